@@ -191,6 +191,19 @@ impl<'a> Trainer<'a> {
         &self,
         corpora: [&[Document]; 2],
     ) -> Result<HeldOutCorpus, TrainError> {
+        let trainer = self.without_labels();
+        let documents = corpora.into_iter().zip(ORIGINS).flat_map(|(documents, origin)| {
+            // Groups are within a corpus, so they would show the origin.
+            documents
+                .iter()
+                .map(move |document| Document { group: None, ..document.clone().labels([origin]) })
+        });
+        trainer.hold_out(documents)
+    }
+
+    /// Returns a trainer of documents whose labels do not matter: with the features that these
+    /// options give without labels, and without tuning.
+    pub(crate) fn without_labels(&self) -> Self {
         let weighting = self.options.weighting;
         let options = TrainOptions {
             weighting: weighting.with_chi2_power(0.0).unwrap_or(weighting),
@@ -201,17 +214,10 @@ impl<'a> Trainer<'a> {
             tuning: None,
             ..self.options.clone()
         };
-        let trainer = Trainer { options, ..self.clone() };
-        let documents = corpora.into_iter().zip(ORIGINS).flat_map(|(documents, origin)| {
-            // Groups are within a corpus, so they would show the origin.
-            documents
-                .iter()
-                .map(move |document| Document { group: None, ..document.clone().labels([origin]) })
-        });
-        trainer.hold_out(documents)
+        Trainer { options, ..self.clone() }
     }
 
-    fn engines(&self) -> Result<Engines, TrainError> {
+    pub(crate) fn engines(&self) -> Result<Engines, TrainError> {
         match &self.engines {
             Some(engines) => Ok(engines.clone()),
             None => Ok(Engines::cpu(&Threads::available()?)),

@@ -20,22 +20,27 @@
 //! lopsided ones (`classify bench active`). Without a model, every document is equally uncertain.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::classifier::{Classifier, ClassifyOptions, FoundNeighbors, Searchers};
 use crate::learn::{TrainError, TrainOptions, Trainer};
 use crate::model::{InputSpec, Model};
 use crate::random::Random;
 use crate::search::Neighbor;
 use crate::text::corpus::Document;
+use crate::text::tfidf::Side;
 
 mod uncertainty;
 
 pub use uncertainty::{Reason, uncertainty};
 
 /// Documents without labels, and their nearest documents among them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pool {
+    index: Classifier,
     /// The nearest documents of each document that is the first with its content; empty for its
     /// copies.
     nearest: Vec<Vec<Neighbor>>,
@@ -57,6 +62,10 @@ pub struct Proposal {
     pub gain: f64,
 }
 
+/// Number of nearest documents that are kept for each document.
+const NEAREST: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
+/// Number of documents whose nearest documents are searched at a time.
+const BATCH: usize = 10_000;
 /// Number of documents that are drawn for each proposal.
 const DRAWN: usize = 2;
 /// The weight of similar documents in the gain. With a larger weight, proposals are better at first
@@ -65,18 +74,24 @@ const NEAR: f64 = 0.2;
 
 impl Pool {
     /// Finds the nearest documents of each document. `trainer` has the options of the model; labels
-    /// of the documents are ignored.
+    /// and groups of the documents are ignored.
     ///
     /// # Errors
     /// Fails if there are no documents, or they do not match the options.
     pub fn new(trainer: &Trainer<'_>, documents: &[Document]) -> Result<Self, TrainError> {
-        let held_out = trainer.hold_out_origins([documents, &[]])?;
+        let trainer = trainer.without_labels();
+        let unlabeled =
+            |document: &Document| Document { labels: Vec::new(), group: None, ..document.clone() };
+        let model = Arc::new(trainer.train(documents.iter().map(unlabeled))?.model);
+        let engines = trainer.engines()?;
+        let searchers = Searchers::of(&model, model.settings().dense_share, &engines)?;
+        let index = Classifier::with_searchers(model, searchers, engines.threads());
+        let mut nearest = nearest_of(&index, documents)?;
         let mut first_with: HashMap<u64, usize> = HashMap::new();
         let first = |(row, document): (usize, &Document)| {
             *first_with.entry(document.content_hash()).or_insert(row) != row
         };
         let is_copy: Vec<bool> = documents.iter().enumerate().map(first).collect();
-        let mut nearest = held_out.rows.nearest;
         let mut listed_by = vec![Vec::new(); nearest.len()];
         for (row, near) in (0u32..).zip(&mut nearest) {
             if is_copy[row as usize] {
@@ -86,7 +101,13 @@ impl Pool {
                 listed_by[other as usize].push(Neighbor { row, similarity });
             }
         }
-        Ok(Self { nearest, listed_by, is_copy })
+        Ok(Self { index, nearest, listed_by, is_copy })
+    }
+
+    /// Returns a classifier whose neighbors are the documents of the pool, in their order. It has
+    /// no labels.
+    pub fn index(&self) -> &Classifier {
+        &self.index
     }
 
     /// Returns the number of documents.
@@ -176,6 +197,28 @@ impl Pool {
     pub fn nearest(&self, row: u32) -> &[Neighbor] {
         &self.nearest[row as usize]
     }
+}
+
+/// Returns the nearest other documents of each document, nearest first.
+fn nearest_of(
+    index: &Classifier,
+    documents: &[Document],
+) -> Result<Vec<Vec<Neighbor>>, TrainError> {
+    // One more, because a document is its own nearest.
+    let options = ClassifyOptions { k: NEAREST.saturating_add(1), ..index.options() };
+    let mut found = FoundNeighbors::default();
+    let mut nearest = Vec::with_capacity(documents.len());
+    for batch in documents.chunks(BATCH) {
+        let vectors = index.vectorize_as(batch, Side::Document)?;
+        let _ = index.neighbors(&vectors, &options, &mut found)?;
+        for voters in found.iter() {
+            let own = nearest.len();
+            let others = voters.ranked().map(|(.., neighbor)| *neighbor);
+            let others = others.filter(|neighbor| neighbor.row as usize != own);
+            nearest.push(others.take(NEAREST.get()).collect());
+        }
+    }
+    Ok(nearest)
 }
 
 /// Returns options with which the documents of a pool are compared as those of a model are.

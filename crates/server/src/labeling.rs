@@ -22,11 +22,12 @@ mod predictions;
 mod review;
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use classify::classifier::Classifier;
-use classify::learn::{TrainError, Trainer};
+use classify::classifier::ClassifyOptions;
+use classify::learn::Trainer;
 use classify::model::{Change, Model, NewDocument};
 use classify::propose::{Pool, Reason, options_like};
 use classify::search::Engines;
@@ -51,8 +52,6 @@ pub(crate) struct Labeling {
     documents: Vec<Document>,
     rows: HashMap<String, u32>,
     pool: Pool,
-    /// Finds documents of the pool by text. Its rows are those of the pool.
-    index: Classifier,
     /// The findings about the documents of the model, or why there are none; empty while they are
     /// being searched.
     findings: OnceLock<Result<Vec<Finding>, String>>,
@@ -186,33 +185,29 @@ impl Labeling {
     pub(crate) fn open(
         documents: Vec<Document>,
         live: &LiveModel,
+        engines: &Engines,
         model: &Path,
     ) -> Result<Self, ServerError> {
         let path = DecisionFile::path(model);
         let opened = DecisionFile::open(&path);
         let (file, decided) = opened.map_err(|source| ServerError::Decisions { path, source })?;
         let options = options_like(live.model());
-        let threads = live.classifier.threads();
-        let trainer = Trainer::builder().options(options).engines(Engines::cpu(threads)).build();
+        let trainer = Trainer::builder().options(options).engines(engines.clone()).build();
         let pool = Pool::new(&trainer, &documents)?;
-        let unlabeled =
-            documents.iter().map(|document| Document { labels: Vec::new(), ..document.clone() });
-        let index = trainer.train(unlabeled)?.model;
-        let index = Classifier::new(Arc::new(index), threads).map_err(TrainError::from)?;
         let ids = documents.iter().map(|document| document.id.clone());
         let rows: HashMap<String, u32> = ids.zip(0u32..).collect();
         let predictions = Predictions::new(live, &documents)?;
         let board =
             Board { predictions, decided, file, claims: Claims::default(), undo: HashMap::new() };
         let findings = OnceLock::new();
-        Ok(Self { documents, rows, pool, index, findings, board: Mutex::new(board) })
+        Ok(Self { documents, rows, pool, findings, board: Mutex::new(board) })
     }
 
     /// Checks the documents of the model. Takes a while; until then, there is nothing to review.
-    pub(crate) fn check(&self, live: &LiveModel) {
+    pub(crate) fn check(&self, live: &LiveModel, engines: &Engines) {
         let found = match review::reason_against(live) {
             Some(reason) => Err(reason.to_owned()),
-            None => review::find(live),
+            None => review::find(live, engines),
         };
         if let Err(reason) = &found {
             tracing::info!("nothing to review: {reason}");
@@ -475,9 +470,10 @@ impl Labeling {
     }
 
     fn similar(&self, document: &Document, count: usize) -> Result<Vec<(u32, f64)>, Failure> {
-        let k = count.max(1).try_into().unwrap_or(std::num::NonZeroUsize::MIN);
-        let options = classify::classifier::ClassifyOptions { k, ..self.index.options() };
-        let found = self.index.predict_documents(std::slice::from_ref(document), &options)?;
+        let k = NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        let options = ClassifyOptions { k, ..self.pool.index().options() };
+        let found =
+            self.pool.index().predict_documents(std::slice::from_ref(document), &options)?;
         let found = found.into_iter().flat_map(|prediction| prediction.neighbors);
         Ok(found.map(|near| (near.row, f64::from(near.similarity))).collect())
     }

@@ -88,6 +88,7 @@ const MAX_HTTP_THREADS: usize = 8;
 #[derive(Debug)]
 pub struct Server {
     state: State,
+    engines: Engines,
     labeling: Option<Arc<Labeling>>,
 }
 
@@ -97,7 +98,8 @@ impl Server {
     /// # Errors
     /// If the model cannot be opened, searched, or served.
     pub fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
-        Ok(Self { state: State::open(options, engines)?, labeling: None })
+        let state = State::open(options, engines.clone())?;
+        Ok(Self { state, engines, labeling: None })
     }
 
     /// Returns the model that answers requests.
@@ -122,7 +124,7 @@ impl Server {
             let what = "this model compares dense vectors only; labeling needs terms";
             return Err(ServerError::CannotLabel(what));
         }
-        let labeling = Labeling::open(documents, &live, &self.state.options.model)?;
+        let labeling = Labeling::open(documents, &live, &self.engines, &self.state.options.model)?;
         self.labeling = Some(Arc::new(labeling));
         Ok(self)
     }
@@ -148,7 +150,8 @@ impl Server {
         let drain = state.options.drain;
         if let Some(labeling) = self.labeling.clone() {
             let live = state.live();
-            drop(runtime.spawn_blocking(move || labeling.check(&live)));
+            let engines = self.engines.clone();
+            drop(runtime.spawn_blocking(move || labeling.check(&live, &engines)));
         }
         let result = runtime.block_on(connections::run(state, self.labeling, on_ready));
         // Changes that are being written finish first.

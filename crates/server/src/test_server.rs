@@ -103,8 +103,9 @@ impl TestServer {
     pub(crate) fn open_pool(&mut self, pool: Vec<Document>) {
         let state = &self.shared.state;
         let live = state.live();
-        let labeling = Labeling::open(pool, &live, &state.options.model).unwrap();
-        labeling.check(&live);
+        let engines = Engines::cpu(&threads());
+        let labeling = Labeling::open(pool, &live, &engines, &state.options.model).unwrap();
+        labeling.check(&live, &engines);
         self.shared.labeling = Some(Arc::new(labeling));
         self.service = TowerToHyperService::new(router(&self.shared));
     }

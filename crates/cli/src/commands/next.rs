@@ -9,7 +9,6 @@ use classify::classifier::{Classifier, RawPrediction};
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::Model;
 use classify::propose::{Pool, Proposal, Reason, options_like, uncertainty};
-use classify::search::Engines;
 use classify::text::corpus::{Document, LabelUse};
 use classify::threads::Threads;
 use classify_report::proposals::{Proposed, reason, terminal};
@@ -18,6 +17,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::flags::opening::OpeningFlags;
 use crate::flags::reading::{ReadingFlags, apply_model_settings, name, pool_ids, read_all};
+use crate::flags::searching::SearchFlags;
 use crate::flags::seed::SeedFlag;
 use crate::output::files::{Files, write};
 use crate::output::list::{ListFormat, write_list};
@@ -46,6 +46,8 @@ pub(crate) struct Next {
     reading: ReadingFlags,
     #[command(flatten)]
     seed: SeedFlag,
+    #[command(flatten)]
+    searching: SearchFlags,
 }
 
 /// A line of the list of proposals.
@@ -107,7 +109,7 @@ impl Next {
         let options =
             model.as_ref().map_or_else(TrainOptions::default, |model| options_like(model));
         let trainer = Trainer::builder().options(options).corpus_name(name(pool_paths));
-        let trainer = trainer.engines(Engines::cpu(threads));
+        let trainer = trainer.engines(self.searching.engines(threads, verbosity)?);
         let pool = Pool::new(&trainer.build(), &documents)?;
         let suggestions = match &model {
             Some(model) => Suggestions::new(model, &documents, threads)?,

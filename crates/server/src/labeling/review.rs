@@ -114,15 +114,14 @@ pub(crate) fn reason_against(live: &LiveModel) -> Option<&'static str> {
 
 /// Checks the documents of a model: duplicates with conflicting labels first, then labels that are
 /// probably wrong, then other duplicates.
-pub(crate) fn find(live: &LiveModel) -> Result<Vec<Finding>, String> {
+pub(crate) fn find(live: &LiveModel, engines: &Engines) -> Result<Vec<Finding>, String> {
     let model = live.model();
     let ids = (0u32..).zip(model.ids().iter());
     let documents = ids.map(|(row, id)| {
         Document::text(id, model.text(row).unwrap_or_default()).labels(live.label_names(row))
     });
     let documents: Vec<Document> = documents.collect();
-    let engines = Engines::cpu(live.classifier.threads());
-    let trainer = Trainer::builder().options(options_like(model)).engines(engines).build();
+    let trainer = Trainer::builder().options(options_like(model)).engines(engines.clone()).build();
     let held_out = trainer.hold_out(&documents).map_err(|error| error.to_string())?;
     let check = Check::new(&held_out, CheckOptions::default());
     let (conflicting, others): (Vec<_>, Vec<_>) =

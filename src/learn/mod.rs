@@ -18,6 +18,7 @@
 //! | `novelty` | the novelty score above which a document is rejected as out-of-distribution |
 //! | `probabilities` | the probability of a label, given its score |
 //! | `label_errors` | the labels of the corpus that are probably wrong |
+//! | `descriptions` | the weight of descriptions of labels |
 //! | `abstention` | the confidence below which no label is predicted |
 //!
 //! The entry point of each learner is its `learn` function. Every learner uses held-out documents
@@ -26,6 +27,7 @@
 
 mod abstention;
 mod dense;
+mod descriptions;
 mod error;
 mod event;
 mod features;
@@ -52,6 +54,7 @@ mod training_rows;
 mod tuned_training;
 mod votes;
 
+pub use descriptions::DescriptionWeight;
 pub use error::TrainError;
 pub use event::Event;
 pub use features::Step;

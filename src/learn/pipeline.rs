@@ -70,7 +70,9 @@ impl Pipeline<'_> {
         let options = self.run.options;
         let rule = options.decision.tuned_rule(self.multi_label)?;
         self.check_options(rule)?;
-        let rows = held_out_rows(self.tuning, &self.excluded.hashes);
+        let mut rows = held_out_rows(self.tuning, &self.excluded.hashes);
+        let count = self.rows.labels.weights.len() - self.run.never_held_out;
+        rows.truncate(rows.partition_point(|&row| (row as usize) < count));
         let max_k = cap_k(self.tuning.k_max, self.rows.labels.weights.len());
         // The novelty learner needs one more neighbor: it looks up the neighbors of a neighbor
         // without the held-out document.

@@ -24,6 +24,8 @@ pub(super) struct Run<'a> {
     /// The name of the corpus in error messages.
     pub(super) corpus_name: &'a str,
     pub(super) on_event: OnEvent<'a>,
+    /// The number of documents at the end of the corpus that are never held out.
+    pub(super) never_held_out: usize,
 }
 
 impl<'a> Run<'a> {

@@ -1,5 +1,6 @@
 //! The entry point of training: runs plain, quick or full training.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::dense::{ProjectionInput, dense_part};
@@ -8,6 +9,7 @@ use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned_training;
 use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult, TuneScope};
+use crate::classifier::{Classifier, Searchers};
 use crate::decide::decision::{DecisionOptions, label_shares};
 use crate::model::Model;
 use crate::search::Engines;
@@ -40,6 +42,8 @@ pub struct Trainer<'a> {
     engines: Option<Engines>,
     corpus_name: String,
     on_event: OnEvent<'a>,
+    /// The number of documents at the end of the corpus that are never held out.
+    never_held_out: usize,
 }
 
 impl std::fmt::Debug for Trainer<'_> {
@@ -91,6 +95,7 @@ impl<'a> Trainer<'a> {
             engines: None,
             corpus_name: "corpus".to_owned(),
             on_event: &|_| (),
+            never_held_out: 0,
         })
     }
 
@@ -217,6 +222,25 @@ impl<'a> Trainer<'a> {
         Trainer { options, ..self.clone() }
     }
 
+    /// Returns a trainer with the same options, but without tuning.
+    pub(super) fn untuned(&self) -> Self {
+        let options = TrainOptions { tuning: None, ..self.options.clone() };
+        Trainer { options, ..self.clone() }
+    }
+
+    /// Returns a trainer that never holds out the last documents of the corpus.
+    pub(super) fn with_last_never_held_out(&self, count: usize) -> Self {
+        Trainer { never_held_out: count, ..self.clone() }
+    }
+
+    /// Returns a classifier with the trainer's engines.
+    pub(super) fn classifier(&self, trained: TrainingResult) -> Result<Classifier, TrainError> {
+        let engines = self.engines()?;
+        let model = Arc::new(trained.model);
+        let searchers = Searchers::of(&model, model.settings().dense_share, &engines)?;
+        Ok(Classifier::with_searchers(model, searchers, engines.threads()))
+    }
+
     pub(crate) fn engines(&self) -> Result<Engines, TrainError> {
         match &self.engines {
             Some(engines) => Ok(engines.clone()),
@@ -225,8 +249,9 @@ impl<'a> Trainer<'a> {
     }
 
     fn run<'b>(&'b self, engines: &'b Engines) -> Run<'b> {
-        let Self { options, corpus_name, on_event, .. } = self;
-        Run { options, engines, corpus_name, on_event: *on_event }
+        let Self { options, corpus_name, on_event, never_held_out, .. } = self;
+        let never_held_out = *never_held_out;
+        Run { options, engines, corpus_name, on_event: *on_event, never_held_out }
     }
 }
 

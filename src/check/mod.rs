@@ -8,6 +8,7 @@
 //! | `label_errors` | labels that are probably wrong or missing |
 //! | `duplicates` | identical documents and near-duplicates, and whether their labels conflict |
 //! | `outliers` | documents that resemble no other document |
+//! | `languages` | documents in another language or script |
 //! | `label_set` | labels with few documents, labels that always occur together, confused labels |
 //! | `leaks` | test documents that are also training documents |
 //! | `drift` | the differences between the corpus and another one |
@@ -20,6 +21,7 @@ mod fixes;
 mod found_document;
 mod label_errors;
 mod label_set;
+mod languages;
 mod leaks;
 mod outliers;
 
@@ -29,6 +31,7 @@ pub use fixes::{Action, Decision, FixError, FixedCorpus, Fixes};
 pub use found_document::FoundDocument;
 pub use label_errors::{CheckOptions, LabelFindings, SimilarDocument, SuspiciousLabel};
 pub use label_set::{ConfusedLabels, LabelCount, LabelSet, TogetherLabels};
+pub use languages::{Languages, OtherLanguage};
 pub use leaks::{Leak, Leaks, find_leaks};
 pub use outliers::{Outlier, Outliers};
 use serde::Serialize;
@@ -52,6 +55,8 @@ pub struct Check {
     pub duplicates: Duplicates,
     /// Documents that resemble no other document.
     pub outliers: Outliers,
+    /// Documents in another language or script.
+    pub languages: Languages,
     /// Findings about the labels as a whole.
     pub label_set: LabelSet,
     /// Test documents that are also training documents, if a test corpus was given.
@@ -94,6 +99,7 @@ impl Check {
             label_errors: LabelFindings::of(corpus, options),
             duplicates: Duplicates::of(corpus),
             outliers: Outliers::of(corpus),
+            languages: Languages::of(corpus),
             label_set: LabelSet::of(corpus),
             leaks: None,
             drift: None,

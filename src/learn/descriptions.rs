@@ -36,7 +36,10 @@ const MAX_HELD_OUT: usize = 2_000;
 impl DescriptionWeight {
     /// Returns the micro F1 of a weight that was tried.
     pub fn micro_f1(&self, weight: f32) -> Option<f64> {
-        self.trials.iter().find(|(tried, _)| *tried == weight).map(|(_, micro_f1)| *micro_f1)
+        self.trials
+            .iter()
+            .find(|(tried, _)| tried.to_bits() == weight.to_bits())
+            .map(|(_, micro_f1)| *micro_f1)
     }
 }
 
@@ -104,8 +107,8 @@ fn learn(
         }
         all_held_out += held_out.len() as u64;
         for (weight, counted) in WEIGHTS.into_iter().zip(&mut counts) {
-            let trained = trainer.train(others().chain(weighted(descriptions, weight)))?;
-            counted.add(&trainer.classifier(trained)?, &held_out)?;
+            let result = trainer.train(others().chain(weighted(descriptions, weight)))?;
+            counted.add(&trainer.classifier(result)?, &held_out)?;
         }
     }
     let micro_f1 = counts.map(|counted| counted.micro_f1());
@@ -183,29 +186,29 @@ mod tests {
         let trainer = Trainer::builder().build();
         // Each word occurs in one document per label, so without descriptions nothing is similar.
         let few = documents(3, 5);
-        let (trained, found) = trainer.train_with_descriptions(few, &descriptions()).unwrap();
+        let (result, found) = trainer.train_with_descriptions(few, &descriptions()).unwrap();
         assert!(found.weight > 0.0 && found.held_out == 6, "{found:?}");
         assert_eq!(found.micro_f1(found.weight), Some(1.0));
         assert!(found.micro_f1(0.0).unwrap() < 1.0);
-        assert_eq!(trained.model.ids().len(), 8);
-        assert_eq!(trained.model.document_weights()[6], found.weight);
+        assert_eq!(result.model.ids().len(), 8);
+        assert_eq!(result.model.document_weights()[6].to_bits(), found.weight.to_bits());
     }
 
     #[test]
     fn useless_descriptions_are_left_out() {
         let trainer = Trainer::builder().build();
         let wrong = [Document::text("d", "bread cake soup").labels(["music"])];
-        let (trained, found) = trainer.train_with_descriptions(documents(60, 0), &wrong).unwrap();
-        assert_eq!((found.weight, trained.model.ids().len()), (0.0, 120));
+        let (result, found) = trainer.train_with_descriptions(documents(60, 0), &wrong).unwrap();
+        assert_eq!((found.weight, result.model.ids().len()), (0.0, 120));
     }
 
     /// The estimates of tuning are about documents only.
     #[test]
     fn descriptions_are_not_held_out() {
         let trainer = Trainer::builder().build();
-        let (trained, found) =
+        let (result, found) =
             trainer.train_with_descriptions(documents(60, 3), &descriptions()).unwrap();
-        let tuning = trained.tuning.unwrap();
+        let tuning = result.tuning.unwrap();
         assert_eq!((tuning.documents, found.held_out), (120, 120));
     }
 }

@@ -11,6 +11,7 @@ use super::tuned_training;
 use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult, TuneScope};
 use crate::classifier::{Classifier, Searchers};
 use crate::decide::decision::{DecisionOptions, label_shares};
+use crate::decide::vote::Vote;
 use crate::model::Model;
 use crate::search::Engines;
 use crate::stages::Stage;
@@ -222,9 +223,16 @@ impl<'a> Trainer<'a> {
         Trainer { options, ..self.clone() }
     }
 
-    /// Returns a trainer with the same options, but without tuning.
+    /// Returns a trainer with the same options, but without tuning and what needs it.
     pub(super) fn untuned(&self) -> Self {
-        let options = TrainOptions { tuning: None, ..self.options.clone() };
+        let is_plain = |vote: &Vote| !vote.learned && vote.prototypes == 0.0;
+        let options = TrainOptions {
+            tuning: None,
+            target_error: None,
+            novelty: None,
+            vote: self.options.vote.filter(is_plain),
+            ..self.options.clone()
+        };
         Trainer { options, ..self.clone() }
     }
 

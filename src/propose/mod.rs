@@ -33,8 +33,10 @@ use crate::search::Neighbor;
 use crate::text::corpus::Document;
 use crate::text::tfidf::Side;
 
+mod learning_curve;
 mod uncertainty;
 
+pub use learning_curve::{CurvePoint, Gain, LearningCurve};
 pub use uncertainty::{Reason, uncertainty};
 
 /// Documents without labels, and their nearest documents among them.

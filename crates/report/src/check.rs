@@ -50,6 +50,7 @@ pub fn terminal(check: &Check) -> String {
     push_suspicious(&mut text, check);
     push_duplicates(&mut text, check);
     push_outliers(&mut text, check);
+    push_languages(&mut text, check);
     push_label_set(&mut text, check);
     text
 }
@@ -129,6 +130,11 @@ fn findings(check: &Check) -> Vec<Finding> {
             "document resembles no other document",
             "documents resemble no other document",
         ),
+    );
+    let languages = check.languages.documents.len() as u64;
+    push(
+        languages,
+        count(languages, "document is", "documents are") + " in another language or script",
     );
     let confused = check.label_set.confused.iter().map(|pair| pair.confused).sum();
     let pairs = check.label_set.confused.len() as u64;
@@ -331,6 +337,28 @@ fn push_outliers(text: &mut String, check: &Check) {
             one_line(&outlier.document.id),
             labels(&outlier.document),
             excerpt(&outlier.document),
+        ]);
+    }
+    text.push_str(&plain(rows));
+}
+
+fn push_languages(text: &mut String, check: &Check) {
+    let others = &check.languages.documents;
+    if others.is_empty() {
+        return;
+    }
+    let usual = check.languages.usual.as_ref();
+    let title = usual.map_or("documents in another script".to_owned(), |usual| {
+        format!("documents in another language than {usual}")
+    });
+    push_title(text, &title, others.len());
+    let mut rows = table(&["language", "document", "label", "text"], usize::MAX);
+    for other in others.iter().take(SHOWN) {
+        rows.add_row([
+            other.language.clone(),
+            one_line(&other.document.id),
+            labels(&other.document),
+            excerpt(&other.document),
         ]);
     }
     text.push_str(&plain(rows));

@@ -1,6 +1,6 @@
 //! Formats proposals of documents to label next.
 
-use classify::propose::Reason;
+use classify::propose::{Gain, Reason};
 use classify::text::corpus::Document;
 
 use crate::table::{one_line, plain, table};
@@ -19,6 +19,51 @@ pub struct Proposed<'a> {
     pub uncertainty: f64,
     /// Why the document is proposed.
     pub reason: Reason<'a>,
+}
+
+/// What to expect of the documents that are not labeled.
+#[derive(Debug, Clone, Copy)]
+pub struct Outlook {
+    /// The number of documents that are not labeled.
+    pub left: usize,
+    /// The mean confidence of their predictions; `None` if the model is not calibrated.
+    pub confidence: Option<f64>,
+    /// The share of right labels on held-out documents of the model, and what more documents would
+    /// add; `None` if there are too few documents.
+    pub held_out: Option<(f64, Gain)>,
+    /// The number of these documents.
+    pub more: u64,
+}
+
+/// Words what to expect of the documents that are not labeled, and whether to go on.
+pub fn outlook(outlook: &Outlook) -> String {
+    let Outlook { left, confidence, held_out, more } = outlook;
+    let Some((right, gain)) = held_out else {
+        return "The model has too few labeled documents to estimate what more would add.\n".into();
+    };
+    let first = match confidence {
+        Some(confidence) => format!(
+            "The model probably labels {} of the other {left} documents right.",
+            percent(*confidence)
+        ),
+        None => format!(
+            "The model labels {} of its own documents right when they are held out. It is not \
+             calibrated, so nothing is known about the other {left}; train it with --tune.",
+            percent(*right)
+        ),
+    };
+    let points = |share: f64| 100.0 * share * (1.0 - confidence.unwrap_or(*right));
+    format!(
+        "{first}\n{more} more labeled documents would add about {:.1} points ({:.1} to {:.1}).\n",
+        points(gain.share),
+        points(gain.interval[0]),
+        points(gain.interval[1])
+    )
+}
+
+/// Words a share as a percentage.
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
 }
 
 /// Words why a document is proposed.

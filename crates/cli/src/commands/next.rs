@@ -8,10 +8,10 @@ use std::sync::Arc;
 use classify::classifier::{Classifier, RawPrediction};
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::Model;
-use classify::propose::{Pool, Proposal, Reason, options_like, uncertainty};
+use classify::propose::{LearningCurve, Pool, Proposal, Reason, options_like, uncertainty};
 use classify::text::corpus::{Document, LabelUse};
 use classify::threads::Threads;
-use classify_report::proposals::{Proposed, reason, terminal};
+use classify_report::proposals::{Outlook, Proposed, outlook, reason, terminal};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -123,7 +123,12 @@ impl Next {
         let proposed: Vec<Proposed<'_>> =
             proposals.iter().map(|proposal| suggestions.proposed(proposal, &documents)).collect();
         if let Some(printed) = printed {
-            write(printed, terminal(&proposed).as_bytes())?;
+            let mut report = terminal(&proposed);
+            if let Some(classifier) = &suggestions.classifier {
+                report.push('\n');
+                report.push_str(&outlook(&suggestions.outlook(classifier, self.seed.value)?));
+            }
+            write(printed, report.as_bytes())?;
         }
         if let Some((list, path)) = list.zip(self.output.as_deref()) {
             let lines = proposed.iter().map(Line::new);
@@ -133,14 +138,20 @@ impl Next {
     }
 }
 
+/// The number of documents whose gain is estimated.
+const MORE: u64 = 100;
+
 /// What a model says about the documents of a pool.
 struct Suggestions {
-    model: Option<Arc<Model>>,
+    /// The classifier; `None` without a model.
+    classifier: Option<Classifier>,
     /// The predictions; empty without a model.
     predictions: Vec<RawPrediction>,
     /// How uncertain the labels are; 0 for documents that are in the model already.
     uncertainty: Vec<f64>,
-    /// The number of documents that are in the model already.
+    /// Whether each document is in the model already.
+    is_known: Vec<bool>,
+    /// The number of these documents.
     known: usize,
 }
 
@@ -155,20 +166,43 @@ impl Suggestions {
             if known { 0.0 } else { uncertainty(prediction, multi_label) }
         });
         let uncertainty = uncertainty.collect();
-        let known = is_known.into_iter().filter(|&known| known).count();
-        Ok(Self { model: Some(Arc::clone(model)), predictions, uncertainty, known })
+        let known = is_known.iter().filter(|&&known| known).count();
+        Ok(Self { classifier: Some(classifier), predictions, uncertainty, is_known, known })
     }
 
     fn none(documents: usize) -> Self {
         let uncertainty = vec![1.0; documents];
-        Self { model: None, predictions: Vec::new(), uncertainty, known: 0 }
+        Self {
+            classifier: None,
+            predictions: Vec::new(),
+            uncertainty,
+            is_known: Vec::new(),
+            known: 0,
+        }
+    }
+
+    /// Returns what to expect of the documents that are not in the model.
+    fn outlook(&self, classifier: &Classifier, seed: u64) -> Result<Outlook, Failure> {
+        let left = self.predictions.iter().zip(&self.is_known).filter(|(_, known)| !**known);
+        let confidence: Option<Vec<f64>> = left.map(|(found, _)| found.confidence).collect();
+        let left = self.predictions.len() - self.known;
+        let curve = LearningCurve::of(classifier, seed)?;
+        Ok(Outlook {
+            left,
+            confidence: confidence
+                .filter(|all| !all.is_empty())
+                .map(|all| all.iter().sum::<f64>() / all.len() as f64),
+            held_out: curve.map(|curve| (curve.right(), curve.gain(MORE, seed))),
+            more: MORE,
+        })
     }
 
     /// Returns a proposal with its document, the suggested labels, and the reason for it.
     fn proposed<'a>(&'a self, proposal: &Proposal, documents: &'a [Document]) -> Proposed<'a> {
         let row = proposal.row as usize;
-        let found = self.model.as_ref().zip(self.predictions.get(row));
-        let name = |label: u32| self.model.as_ref().map_or("", |model| model.label_name(label));
+        let model = self.classifier.as_ref().map(Classifier::model);
+        let found = model.zip(self.predictions.get(row));
+        let name = |label: u32| model.map_or("", |model| model.label_name(label));
         let labels = found.map_or(Vec::new(), |(_, found)| found.labels.clone());
         let reason = found.map_or(Reason::Typical, |(model, found)| Reason::of(model, found));
         Proposed {

@@ -1,18 +1,21 @@
 //! `classify train`
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use classify::learn::{Event, Trainer};
+use classify::learn::{DescriptionWeight, Event, TrainOptions, Trainer};
 use classify::model::Model;
+use classify::printable::printable;
 use classify::stages::Stage;
-use classify::text::corpus::LabelUse;
+use classify::text::corpus::{Document, IdUse, LabelUse, ReadOptions, closest_label};
+use classify::text::counts::Fields;
 use classify::threads::Threads;
 
 use crate::commands::updating::lock_documents;
 use crate::failure::Failure;
-use crate::flags::reading::{ReadingFlags, name, open};
+use crate::flags::reading::{ReadingFlags, name, open, read_all};
 use crate::flags::searching::SearchFlags;
 use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
@@ -22,7 +25,7 @@ use crate::output::progress::{Progress, Verbosity};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Train {
     /// Corpora: files, folders, or - for standard input
-    #[arg(required = true, value_name = "CORPUS")]
+    #[arg(required_unless_present = "label_descriptions", value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
     /// The model file to write
     #[arg(short, long, value_name = "MODEL")]
@@ -30,6 +33,10 @@ pub(crate) struct Train {
     /// Store the texts of the documents in the model
     #[arg(long)]
     keep_text: bool,
+    /// Descriptions of labels, with the fields label and text: documents whose weight is chosen on
+    /// held-out documents. Without a corpus, the model consists of the descriptions
+    #[arg(long, value_name = "FILE")]
+    label_descriptions: Option<PathBuf>,
     #[command(flatten)]
     reading: ReadingFlags,
     #[command(flatten)]
@@ -42,6 +49,7 @@ impl Train {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let start = Instant::now();
         let files = Files::default().with_corpora(&self.corpora, self.reading.format());
+        let files = files.with_inputs(&self.label_descriptions);
         let mut files = files.with_inputs(self.reading.files()).with_inputs(self.training.files());
         let output = files.file(&self.output, "a model")?;
         let table = files.optional(self.training.tune_table())?;
@@ -51,30 +59,134 @@ impl Train {
         let options = self.training.options(&read_options, self.keep_text)?;
         options.fields.read_apart(&mut read_options);
         read_options.text_optional = options.has_no_terms();
-        let corpus = open(&self.corpora, read_options, verbosity, &reading)?;
+        let descriptions = self.descriptions(&read_options, &options, verbosity)?;
+        let corpus = if self.corpora.is_empty() {
+            None
+        } else {
+            Some(open(&self.corpora, read_options, verbosity, &reading)?)
+        };
         let engines = self.training.engines(self.searching, threads, verbosity)?;
         self.training.keep_memory();
         let training_progress = TrainingProgress::new(verbosity, reading);
         let on_event = |event: Event<'_>| training_progress.on_event(event);
         let builder = Trainer::builder().options(options).engines(engines);
         let builder = builder.corpus_name(name(&self.corpora)).on_event(&on_event);
-        let trained = builder.build().train(corpus)?;
+        let trainer = builder.build();
+        let corpus = corpus.into_iter().flatten();
+        let (result, described) = if descriptions.is_empty() {
+            (trainer.train(corpus)?, Vec::new())
+        } else {
+            let documents: Vec<Document> = corpus.collect::<Result<_, _>>()?;
+            let notes = description_notes(&documents, &descriptions);
+            let (result, chosen) = trainer.train_with_descriptions(documents, &descriptions)?;
+            let chosen = weight_line(&chosen, descriptions.len());
+            (result, std::iter::once(chosen).chain(notes).collect())
+        };
         drop(training_progress);
-        self.reading.report(trained.model.notes(), verbosity)?;
+        if !self.corpora.is_empty() {
+            self.reading.report(result.model.notes(), verbosity)?;
+        }
+        for line in described {
+            verbosity.print(&line);
+        }
         let saving = Instant::now();
         threads.run(|| match &journal_lock {
-            Some(journal_lock) => trained.model.save_locked(output, journal_lock),
-            None => trained.model.save_to(output),
+            Some(journal_lock) => result.model.save_locked(output, journal_lock),
+            None => result.model.save_to(output),
         })?;
-        let documents = trained.model.settings().counts.documents;
+        let documents = result.model.settings().counts.documents;
         let saved = Stage::since("train: write the model", documents, saving);
-        verbosity.stages(trained.stages.iter().chain([&saved]));
-        if let (Some(table), Some(report)) = (table, &trained.tuning) {
+        verbosity.stages(result.stages.iter().chain([&saved]));
+        if let (Some(table), Some(report)) = (table, &result.tuning) {
             write_json(table, report)?;
         }
-        verbosity.print(&summary(&trained.model, &self.output, start));
+        verbosity.print(&summary(&result.model, &self.output, start));
         Ok(())
     }
+}
+
+impl Train {
+    /// Reads the descriptions of labels; none if there is no such flag.
+    fn descriptions(
+        &self,
+        read_options: &ReadOptions,
+        options: &TrainOptions,
+        verbosity: Verbosity,
+    ) -> Result<Vec<Document>, Failure> {
+        let Some(path) = &self.label_descriptions else { return Ok(Vec::new()) };
+        let refuse = |message: &str| Err(Failure::Usage(message.into()));
+        if self.corpora.is_empty() && self.training.tunes() {
+            return refuse("--tune needs labeled documents, not only --label-descriptions");
+        }
+        if !matches!(options.fields, Fields::Whole | Fields::FirstLine { .. }) {
+            return refuse("--label-descriptions needs documents of one text field");
+        }
+        let read_options = ReadOptions {
+            labels: LabelUse::Required,
+            ids: IdUse::Prefixed { prefix: "description:".into(), after: 0 },
+            vector_field: read_options.vector_field.clone(),
+            text_optional: read_options.text_optional,
+            ..ReadOptions::default()
+        };
+        let mut descriptions = read_all(std::slice::from_ref(path), read_options, verbosity)?;
+        for description in &mut descriptions {
+            description.id = format!("description:{}", description.labels.join(";"));
+        }
+        Ok(descriptions)
+    }
+}
+
+/// Words which weight descriptions have, and what they gain.
+fn weight_line(chosen: &DescriptionWeight, descriptions: usize) -> String {
+    let DescriptionWeight { weight, held_out, .. } = chosen;
+    if *held_out == 0 {
+        return format!("the model consists of {descriptions} label descriptions");
+    }
+    let micro_f1 = |weight| chosen.micro_f1(weight).unwrap_or_default();
+    let without = micro_f1(0.0);
+    if *weight == 0.0 {
+        let others = chosen.trials.iter().filter(|(weight, _)| *weight > 0.0);
+        let best = others.map(|(_, micro_f1)| *micro_f1).fold(0.0, f64::max);
+        return format!(
+            "note: the label descriptions are not used: micro F1 is {without:.4} without them, and \
+             at most {best:.4} with them, on {held_out} held-out documents"
+        );
+    }
+    format!(
+        "{descriptions} label descriptions with weight {weight}: micro F1 {:.4} instead of \
+         {without:.4} on {held_out} held-out documents",
+        micro_f1(*weight)
+    )
+}
+
+/// Notes on labels that are only described, or not described.
+fn description_notes(documents: &[Document], descriptions: &[Document]) -> Vec<String> {
+    let labels = |documents: &[Document]| -> BTreeSet<String> {
+        documents.iter().flat_map(|document| document.labels.iter().cloned()).collect()
+    };
+    let used = labels(documents);
+    let described = labels(descriptions);
+    let mut notes = Vec::new();
+    if used.is_empty() {
+        return notes;
+    }
+    let unused: Vec<&String> = described.difference(&used).collect();
+    if let [first, ..] = &*unused {
+        let closest = closest_label(first, used.iter().map(String::as_str));
+        let closest = closest.map_or(String::new(), |closest| {
+            format!("; the closest label is `{}`", printable(closest))
+        });
+        let (count, first) = (unused.len(), printable(first));
+        notes.push(format!(
+            "note: no document has {count} described labels, such as `{first}`{closest}"
+        ));
+    }
+    let missing: Vec<&String> = used.difference(&described).collect();
+    if let [first, ..] = &*missing {
+        let (count, first) = (missing.len(), printable(first));
+        notes.push(format!("note: {count} labels have no description, such as `{first}`"));
+    }
+    notes
 }
 
 /// Summarizes the size of the model and the time since `start`, with notes on documents without a

@@ -182,3 +182,34 @@ fn ineffective_flags_are_refused() {
     ok(&["tune", text(&model), "--k-max", "1000000000000", "-q"]);
     insta::assert_snapshot!(messages);
 }
+
+#[test]
+fn labels_can_be_described() {
+    let folder = Folder::new();
+    let described = "label,text\n\
+                     cooking,\"Recipes, baking, and food that is cooked in a kitchen.\"\n\
+                     astronomy,\"Stars, planets, telescopes and the night sky.\"\n";
+    let descriptions = folder.write("descriptions.csv", described);
+    let model = folder.at("model");
+    let flag = ["--label-descriptions", text(&descriptions), "-o", text(&model)];
+    let alone = ok(&[&["train"], &flag[..]].concat()).err;
+    assert!(alone.contains("the model consists of 2 label descriptions"), "{alone}");
+    let query = folder.write("query.txt", "Which planets can I see without a telescope?");
+    let predicted = ok(&["predict", text(&model), text(&query)]).out;
+    assert!(predicted.contains("astronomy"), "{predicted}");
+    // With documents, the weight is chosen on held-out documents.
+    let both = ok(&[&["train", TRAIN], &flag[..]].concat()).err;
+    assert!(both.contains("held-out documents"), "{both}");
+    assert!(both.contains("labels have no description, such as"), "{both}");
+    let typo = folder.write("typo.csv", "label,text\ncookin,Recipes and food\n");
+    let typo = ok(&["train", TRAIN, "--label-descriptions", text(&typo), "-o", text(&model)]).err;
+    let note = "note: no document has 1 described labels, such as `cookin`; the closest label is \
+                `cooking`";
+    assert!(typo.contains(note), "{typo}");
+    let mut messages = Messages::new(folder.path());
+    refused(&mut messages, 2, &[&["train", "--tune"], &flag[..]].concat());
+    let fields = ["--field", "title", "--field", "text"];
+    refused(&mut messages, 2, &[&["train", TRAIN], &flag[..], &fields[..]].concat());
+    refused(&mut messages, 2, &["train", "-o", text(&model)]);
+    insta::assert_snapshot!(messages);
+}

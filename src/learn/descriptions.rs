@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn useless_descriptions_are_left_out() {
+    fn useless_descriptions_are_not_used() {
         let trainer = Trainer::builder().build();
         let wrong = [Document::text("d", "bread cake soup").labels(["music"])];
         let (result, found) = trainer.train_with_descriptions(documents(60, 0), &wrong).unwrap();

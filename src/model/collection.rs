@@ -58,6 +58,29 @@ pub struct NewDocument {
     pub nearest: Option<f32>,
 }
 
+impl NewDocument {
+    /// Returns a document of a model as it is stored. [`Change::Put`] adds it again after it was
+    /// removed. `None` if the model has dense vectors, which changes keep elsewhere.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn stored_in(model: &Model, row: u32) -> Option<Self> {
+        let at = row as usize;
+        let (terms, weights) = model.document_terms(row);
+        let labels = model.document_labels(row).iter();
+        model.dense().is_none().then(|| Self {
+            id: model.ids().get(at).unwrap_or_default().to_owned(),
+            labels: labels.map(|&label| model.label_name(label).to_owned()).collect(),
+            weight: model.document_weights()[at],
+            terms: terms.to_vec(),
+            weights: weights.to_vec(),
+            vector: None,
+            text: model.text(row).map(str::to_owned),
+            nearest: model.novelty_score().and_then(|novelty| novelty.nearest.get(at)).copied(),
+        })
+    }
+}
+
 /// The reason a change cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

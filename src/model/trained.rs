@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::rows_by_id::RowsById;
 use super::segmented::Segmented;
-use super::{InputSpec, NewDocument, Settings};
+use super::{InputSpec, Settings};
 use crate::decide::calibrate::{Calibration, NoveltyScore};
 use crate::decide::decision::label_shares;
 use crate::decide::vote::{LearnedVotes, Prototypes, TrainingLabels};
@@ -311,27 +311,6 @@ impl Model {
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
         let (rows, local) = self.arrays.rows.of(row_number);
         row(&rows.view(), local)
-    }
-
-    /// A document as it is stored. [`Change::Put`](super::Change::Put) adds it again after it was
-    /// removed. `None` if the model has dense vectors, which changes keep elsewhere.
-    ///
-    /// # Panics
-    /// If there is no such document.
-    pub fn stored_document(&self, row_number: u32) -> Option<NewDocument> {
-        let at = row_number as usize;
-        let (terms, weights) = self.document_terms(row_number);
-        let labels = self.document_labels(row_number).iter();
-        self.dense().is_none().then(|| NewDocument {
-            id: self.ids().get(at).unwrap_or_default().to_owned(),
-            labels: labels.map(|&label| self.label_name(label).to_owned()).collect(),
-            weight: self.document_weights()[at],
-            terms: terms.to_vec(),
-            weights: weights.to_vec(),
-            vector: None,
-            text: self.text(row_number).map(str::to_owned),
-            nearest: self.novelty_score().and_then(|novelty| novelty.nearest.get(at)).copied(),
-        })
     }
 }
 

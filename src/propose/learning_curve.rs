@@ -6,8 +6,8 @@
 //! gives what more documents would add. The interval comes from drawing the held-out documents
 //! with replacement.
 //!
-//! Only the documents of the subsets vote. Term weights, and the settings that were tuned, are those
-//! of the whole model, and label prototypes are not used.
+//! Only the documents of the subsets vote. Term weights and tuned settings are those of the whole
+//! model, and label prototypes are not used.
 
 use std::num::NonZeroUsize;
 

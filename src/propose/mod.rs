@@ -1,7 +1,7 @@
 //! Proposes which documents to label next.
 //!
 //! The input is a [`Pool`] of documents without labels, and how uncertain a model is about each of
-//! them ([`uncertainty`]). The output is the documents whose labels would help most.
+//! them ([`uncertainty()`]). The output is the documents whose labels would help most.
 //!
 //! A label settles its document, and in part the documents that are similar to it. Each proposal is
 //! made as follows:

@@ -294,9 +294,10 @@ impl Failure {
             Self::DecidedMeanwhile { id, labels } => return meanwhile_message(id, labels),
             Self::NothingToUndo => "there is nothing to undo",
             Self::CannotRestore(id) => {
+                let id = printable(id);
                 return format!(
-                    "document `{}` cannot be restored, because the model has dense vectors; add it again",
-                    printable(id)
+                    "document `{id}` cannot be restored, because the model has dense vectors; \
+                     add it again"
                 );
             }
             Self::NotRecorded => {

@@ -344,7 +344,7 @@ impl Labeling {
             Action::Remove => {
                 let row = there.ok_or_else(missing)?;
                 changes.push(Change::Remove { id: id.clone() });
-                let stored = live.model().stored_document(row).map(Box::new);
+                let stored = NewDocument::stored_in(live.model(), row).map(Box::new);
                 (StateBefore::Removed(stored), Vec::new())
             }
             Action::Keep => {

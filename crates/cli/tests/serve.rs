@@ -388,6 +388,40 @@ fn replaced_models_are_reloaded() {
 }
 
 #[test]
+fn decisions_survive_a_killed_server() {
+    let folder = Folder::new();
+    folder.write("pool.jsonl", std::fs::read(testkit::sample("test.jsonl")).unwrap());
+    folder.write("token", TOKEN);
+    program().succeed(&["train", TRAIN, "-q", "--keep-text", "-o", &folder.text("a.model")]);
+    let flags = ["--token-file", "token", "--pool", "pool.jsonl"];
+    let client = json!({ "client": "a" });
+    let mut server = Server::of(folder, &flags);
+    let mut decided = Vec::new();
+    for label in ["cooking", "music", "cooking"] {
+        let next = server.write("POST", "/v1/labeling/next", &client).json();
+        let id = next["document"]["id"].as_str().unwrap().to_owned();
+        let decision = json!({ "id": id, "decision": "label", "labels": [label], "seen": [] });
+        let body = json!({ "client": "a", "reviewer": "Ada", "decisions": [decision] });
+        let made = server.write("POST", "/v1/labeling/decisions", &body);
+        assert_eq!(made.status, 200, "{}", made.body);
+        decided.push((id, label));
+    }
+    server.process.signal("-KILL");
+    let _ = server.process.wait();
+    let server = Server::of(server.folder, &flags);
+    for (id, label) in &decided {
+        let stored = server.write("GET", &format!("/v1/documents/{id}"), &json!({})).json();
+        assert_eq!(stored["labels"], json!([label]));
+    }
+    let progress = server.write("GET", "/v1/labeling", &json!({})).json();
+    assert_eq!((&progress["labeled"], &progress["documents"]), (&json!(3), &json!(83)));
+    assert_eq!(progress["history"].as_array().unwrap().len(), 3);
+    let next = server.write("POST", "/v1/labeling/next", &client).json();
+    let id = next["document"]["id"].as_str().unwrap();
+    assert!(decided.iter().all(|(decided, _)| decided != id), "{id}");
+}
+
+#[test]
 fn open_requests_are_answered_before_the_end() {
     let mut server = Server::start(&[], &[]);
     // A request without its body. The server asks for the body when it starts to read it.
@@ -682,6 +716,12 @@ fn startup_failures() {
     program().succeed(&["train", TRAIN, "-q", "-o", &folder.text("a.model")]);
     folder.write("short", "secret\n");
     refuse(3, &["a.model", "--token-file", "short"]);
+    folder.write("token", TOKEN);
+    refuse(2, &["a.model", "--pool", "pool.jsonl"]);
+    refuse(3, &["a.model", "--token-file", "token", "--pool", "pool.jsonl"]);
+    folder.write("pool.jsonl", r#"{"id": "p", "text": "whisk the milk"}"#);
+    folder.write("a.model.decisions.jsonl", "praise\n");
+    refuse(3, &["a.model", "--token-file", "token", "--pool", "pool.jsonl"]);
     insta::assert_snapshot!(messages);
     // Not in the snapshot, because the port differs each time.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -175,6 +175,9 @@ fn failure(error: ServerError) -> Failure {
         ServerError::Search(error) => Failure::Search(error),
         ServerError::Pool(error) => error.into(),
         ServerError::PoolPrediction(error) => error.into(),
+        ServerError::Decisions { path, source } => {
+            Failure::Input { path, message: source.to_string() }
+        }
         error @ (ServerError::NeedsBatch | ServerError::CannotLabel(_)) => {
             Failure::Usage(error.to_string())
         }

@@ -18,9 +18,10 @@ use crate::text::corpus::Document;
 pub struct DescriptionWeight {
     /// The weight of each description's vote; 0 if the model does not use them.
     pub weight: f32,
-    /// The number of held-out documents; 0 if there are no documents, so that nothing was chosen.
+    /// The number of held-out documents; 0 if there are too few, so that nothing was chosen.
     pub held_out: u64,
-    /// The weights that were tried, with the micro F1 of the held-out documents.
+    /// The weights that were tried, with the micro F1 of the held-out documents. Empty without
+    /// documents.
     pub trials: Vec<(f32, f64)>,
 }
 
@@ -91,16 +92,18 @@ fn learn(
     descriptions: &[Document],
 ) -> Result<DescriptionWeight, TrainError> {
     let trainer = trainer.untuned();
-    let fold_of: Vec<u64> =
-        documents.iter().map(|document| document.content_hash() % FOLDS).collect();
+    let fold_of: Vec<u64> = documents.iter().map(|document| group_hash(document) % FOLDS).collect();
     let folds = if documents.len() <= MAX_FOR_ALL_FOLDS { FOLDS } else { 1 };
     let mut counts = [Counted::default(); WEIGHTS.len()];
     let mut all_held_out = 0;
     for fold in 0..folds {
         let (held_out, others): (Vec<_>, Vec<_>) =
             documents.iter().zip(&fold_of).partition(|(_, own)| **own == fold);
-        let held_out: Vec<Document> =
-            held_out.into_iter().map(|(document, _)| document.clone()).take(MAX_HELD_OUT).collect();
+        let mut held_out: Vec<Document> =
+            held_out.into_iter().map(|(document, _)| document.clone()).collect();
+        // A sample that does not depend on the order.
+        held_out.sort_by_cached_key(Document::content_hash);
+        held_out.truncate(MAX_HELD_OUT);
         let others = || others.iter().map(|(document, _)| (*document).clone());
         if held_out.is_empty() || others().next().is_none() {
             continue;
@@ -116,6 +119,14 @@ fn learn(
     let best = trials.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
     let weight = if all_held_out == 0 { 1.0 } else { best.map_or(1.0, |(weight, _)| *weight) };
     Ok(DescriptionWeight { weight, held_out: all_held_out, trials })
+}
+
+/// Returns a hash that is the same for documents of one group, and for copies.
+fn group_hash(document: &Document) -> u64 {
+    match &document.group {
+        Some(group) => Document::text("", &**group).content_hash(),
+        None => document.content_hash(),
+    }
 }
 
 /// Returns descriptions with a weight; none if it is 0.

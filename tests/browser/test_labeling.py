@@ -103,6 +103,8 @@ def decided(page, count):
 
 def press(page, key):
     page.evaluate("document.activeElement.blur()")
+    # Keys decide nothing before the document was seen.
+    page.wait_for_timeout(300)
     page.keyboard.press(key)
 
 
@@ -248,8 +250,12 @@ def test_many_documents_at_once(page, server):
     says(page, "#preview-text", f"{count} documents get the label music.")
     page.click("#cancel")
     assert not page.is_visible("#preview")
+    page.click("#bulk button")
+    says(page, "#preview-text", f"{count} documents get the label music.")
     for box in range(3, count):
         page.uncheck(f"#found-list input >> nth={box}")
+    # The preview was of other documents.
+    assert not page.is_visible("#preview")
     page.click("#bulk button")
     says(page, "#preview-text", "3 documents get the label music.")
     picture(page, "labeling-preview")

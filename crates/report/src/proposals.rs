@@ -38,6 +38,9 @@ pub struct Outlook {
 /// Words what to expect of the documents that are not labeled, and whether to go on.
 pub fn outlook(outlook: &Outlook) -> String {
     let Outlook { left, confidence, held_out, more } = outlook;
+    if *left == 0 {
+        return "Every document is in the model.\n".into();
+    }
     let Some((right, gain)) = held_out else {
         return "The model has too few labeled documents to estimate what more would add.\n".into();
     };

@@ -34,6 +34,13 @@ pub enum ServerError {
     /// The documents of the pool cannot be predicted.
     #[error("the pool cannot be predicted: {0}")]
     PoolPrediction(#[from] ClassifyError),
+    /// Several documents of the pool have an identifier.
+    #[error(
+        "several documents of the pool have the identifier `{}`; labeling needs one for each \
+         document",
+        classify::printable::printable(_0)
+    )]
+    RepeatedId(String),
     /// The file of decisions cannot be read.
     #[error("{}: {source}", path.display())]
     Decisions {

@@ -104,7 +104,7 @@ pub(crate) enum Failure {
     NothingToUndo,
     /// The removed document cannot be added again.
     CannotRestore(String),
-    /// The model was changed, but the file of decisions could not be written.
+    /// The file of decisions could not be written.
     NotRecorded,
     /// The client stopped reading the answers.
     ClientGone,
@@ -301,8 +301,8 @@ impl Failure {
                 );
             }
             Self::NotRecorded => {
-                "the model was changed, but the file of decisions could not be written; the \
-                 server's log has the reason"
+                "the file of decisions could not be written; changed labels are in the model, but \
+                 other decisions are lost; the server's log has the reason"
             }
             Self::ClientGone => "the client stopped reading the answers",
             Self::Internal => "the request failed; the server's log has the reason",

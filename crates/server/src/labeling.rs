@@ -23,21 +23,22 @@ mod review;
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use classify::classifier::ClassifyOptions;
 use classify::learn::Trainer;
-use classify::model::{Change, Model, NewDocument};
-use classify::propose::{Pool, Reason, options_like};
+use classify::model::{Change, ChangeError, NewDocument};
+use classify::propose::{Pool, options_like};
 use classify::search::Engines;
-use classify::text::corpus::Document;
+use classify::text::corpus::{Document, Note, repeated_ids};
 use serde::Serialize;
 
 use self::claims::Claims;
 pub(crate) use self::claims::Tab;
 pub(crate) use self::decisions::{Action, Point};
-use self::decisions::{Decided, DecisionFile, Line, now, same};
+use self::decisions::{Decided, DecisionFile, Line, same};
 use self::predictions::Predictions;
 pub(crate) use self::review::Finding;
 use crate::error::ServerError;
@@ -77,9 +78,12 @@ struct Withdrawal(Vec<Before>);
 #[derive(Debug)]
 struct Before {
     id: String,
+    action: Action,
+    /// Whether it was kept or skipped.
+    mark: Option<Action>,
+    state: StateBefore,
     /// The labels after the decision; empty if the document is not in the model.
     after: Vec<String>,
-    state: StateBefore,
 }
 
 #[derive(Debug)]
@@ -112,28 +116,40 @@ pub(crate) struct Reviewer {
     pub(crate) name: String,
 }
 
-/// How far labeling is.
+/// A document to label next.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    pub(crate) row: u32,
+    /// Why it is proposed, as JSON.
+    pub(crate) reason: serde_json::Value,
+    /// How uncertain its prediction is, from 0 to 1.
+    pub(crate) uncertainty: f64,
+}
+
+/// The progress of labeling.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Progress {
     /// Number of documents of the pool.
     documents: usize,
     /// Number of them in the model.
     labeled: usize,
-    /// Number of documents that are not shown again.
+    /// Number of documents without labels that are not shown again.
     skipped: usize,
-    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if the
-    /// model is not calibrated.
+    /// Number of documents that wait for labels.
+    left: usize,
+    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if nothing
+    /// is left, or the model is not calibrated.
     expected: Option<f64>,
-    /// Among the last 50 decisions about a proposed document, the number of right predictions.
+    /// Among the last 50 documents that got labels one at a time, the number of right predictions.
     right: usize,
-    /// Number of these decisions.
+    /// Number of these documents.
     right_of: usize,
     /// The state after each decision, at most 200 of them.
     history: Vec<Point>,
     review: ReviewProgress,
 }
 
-/// How far the review is.
+/// The progress of the review.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ReviewProgress {
     /// Whether the documents of the model are still being checked.
@@ -158,7 +174,7 @@ pub(crate) struct FoundDocument {
     similarity: f64,
 }
 
-/// What to search for.
+/// A search.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
     Text(String),
@@ -167,7 +183,7 @@ pub(crate) enum Query {
     Label(String),
 }
 
-/// The uncertainty with which a document is proposed of which the model is certain: after others.
+/// Minimum uncertainty, so that documents with certain predictions are proposed after all others.
 const CERTAIN: f64 = 1e-3;
 /// Number of recent decisions in which predictions are counted.
 const RECENT: usize = 50;
@@ -196,6 +212,11 @@ impl Labeling {
         let pool = Pool::new(&trainer, &documents)?;
         let ids = documents.iter().map(|document| document.id.clone());
         let rows: HashMap<String, u32> = ids.zip(0u32..).collect();
+        if let Some(Note::RepeatedIds { example, .. }) =
+            repeated_ids(documents.iter().map(|document| &*document.id))
+        {
+            return Err(ServerError::RepeatedId(example));
+        }
         let predictions = Predictions::new(live, &documents)?;
         let board =
             Board { predictions, decided, file, claims: Claims::default(), undo: HashMap::new() };
@@ -207,7 +228,8 @@ impl Labeling {
     pub(crate) fn check(&self, live: &LiveModel, engines: &Engines) {
         let found = match review::reason_against(live) {
             Some(reason) => Err(reason.to_owned()),
-            None => review::find(live, engines),
+            None => catch_unwind(AssertUnwindSafe(|| review::find(live, engines)))
+                .unwrap_or_else(|_| Err("the check failed".to_owned())),
         };
         if let Err(reason) = &found {
             tracing::info!("nothing to review: {reason}");
@@ -220,44 +242,50 @@ impl Labeling {
         &self.documents[row as usize]
     }
 
-    fn board(&self) -> MutexGuard<'_, Board> {
+    /// Locks the board, and returns it with the live model, which the board has seen.
+    fn board(&self, state: &State) -> (MutexGuard<'_, Board>, Arc<LiveModel>) {
         // Every change of a board is complete at each point where it can panic.
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = state.live();
+        if board.predictions.see(&live, &self.documents) {
+            // Removed documents have the terms of the old model.
+            board.undo.clear();
+        }
+        (board, live)
     }
 
     /// Returns the document of the pool that a client should label next: the one that it already
-    /// has, or a proposal. `None` if every document is labeled, skipped, or shown to others.
-    pub(crate) fn next(&self, live: &LiveModel, client: &str) -> Option<u32> {
-        let board = &mut *self.board();
-        board.predictions.see(live, &self.documents);
+    /// has, or a proposal; copies of other documents come last. `None` if every document is
+    /// labeled, skipped, or shown to others.
+    pub(crate) fn next(&self, state: &State, client: &str) -> Option<Proposal> {
+        let (mut board, _) = self.board(state);
+        let board = &mut *board;
         let is_open = |row: u32| board.is_open(row, self.document(row));
         let own = board.claims.of(client, Tab::Label).first();
-        let own = own.and_then(|id| self.rows.get(id)).copied();
-        if let Some(row) = own.filter(|&row| is_open(row)) {
-            return Some(row);
-        }
-        let claimed: HashSet<&str> = board.claims.of_others(client).collect();
-        let uncertainty = (0u32..).zip(&self.documents).map(|(row, document)| {
-            let is_free = is_open(row) && !claimed.contains(&*document.id);
-            if is_free { board.predictions.uncertainty(row).max(CERTAIN) } else { 0.0 }
-        });
-        let uncertainty: Vec<f64> = uncertainty.collect();
-        let seed = board.decided.history.len() as u64;
-        let row = self.pool.propose(&uncertainty, 1, seed).first()?.row;
+        let own = own.and_then(|id| self.rows.get(id)).copied().filter(|&row| is_open(row));
+        let row = own.or_else(|| {
+            let claimed: HashSet<&str> = board.claims.of_others(client).collect();
+            let is_free = |row: u32| is_open(row) && !claimed.contains(&*self.document(row).id);
+            let rows = || (0u32..).zip(&self.documents).map(|(row, _)| row);
+            let uncertainty = |row: u32| board.predictions.uncertainty(row).max(CERTAIN);
+            let uncertainty: Vec<f64> =
+                rows().map(|row| if is_free(row) { uncertainty(row) } else { 0.0 }).collect();
+            let seed = board.decided.history().len() as u64;
+            let proposed = self.pool.propose(&uncertainty, 1, seed);
+            proposed
+                .first()
+                .map(|proposal| proposal.row)
+                .or_else(|| rows().find(|&row| is_free(row)))
+        })?;
         board.claims.set(client, Tab::Label, vec![self.document(row).id.clone()]);
-        Some(row)
-    }
-
-    /// Returns why a document is proposed, from its prediction, and how uncertain that is.
-    pub(crate) fn reason<'a>(&self, model: &'a Model, row: u32) -> (Reason<'a>, f64) {
-        let predictions = &self.board().predictions;
-        (predictions.reason(model, row), predictions.uncertainty(row))
+        let reason = serde_json::to_value(board.predictions.reason(row)).unwrap_or_default();
+        Some(Proposal { row, reason, uncertainty: board.predictions.uncertainty(row) })
     }
 
     /// Returns what a client should review next.
-    pub(crate) fn next_finding(&self, live: &LiveModel, client: &str) -> Option<Finding> {
+    pub(crate) fn next_finding(&self, state: &State, client: &str) -> Option<Finding> {
         let findings = self.findings.get()?.as_ref().ok()?;
-        let board = &mut *self.board();
+        let (mut board, live) = self.board(state);
         let claimed: HashSet<&str> = board.claims.of_others(client).collect();
         let finding = findings.iter().find(|finding| {
             finding.is_open(live.model(), &board.decided)
@@ -275,27 +303,38 @@ impl Labeling {
         decisions: &[Decision],
         new_labels: NewLabelPolicy,
     ) -> Result<Vec<String>, Failure> {
-        let board = &mut *self.board();
-        let live = state.live();
-        let mut added = Vec::new();
-        let mut changes = Vec::new();
-        let mut before = Vec::new();
+        let (mut board, live) = self.board(state);
+        let mut edit = Edit::default();
         let mut ids = HashSet::new();
         for decision in decisions {
             if !ids.insert(&*decision.id) {
                 let what = format!("`{}` is decided twice in one request", decision.id);
                 return Err(Failure::Body(what));
             }
-            before.push(self.prepare(&live, decision, &mut added, &mut changes)?);
+            self.prepare(&board, &live, decision, &mut edit)?;
         }
-        let predicted = self.predicted(board, &live, decisions);
-        let made = state.edit(&added, changes, new_labels)?;
+        let predicted = self.predicted(&board, &live, decisions);
+        let Edit { added, changes, mut before } = edit;
+        let changes_model = !(added.is_empty() && changes.is_empty());
+        let made = match state.edit(&added, changes, new_labels) {
+            // The change is on disk, so it is recorded and can be withdrawn.
+            Err(failure @ Failure::NotSearchable) => Err(failure),
+            made => Ok(made?),
+        };
         let live = state.live();
+        for (before, decision) in before.iter_mut().zip(decisions) {
+            let stored = labels_of(&live, &decision.id);
+            before.after = if made.is_ok() { stored } else { decision.labels.clone() };
+        }
         let rows = decisions.iter().filter_map(|decision| self.rows.get(&decision.id).copied());
+        board.predictions.see(&live, &self.documents);
         board.predictions.update(&live, &self.documents, &self.pool, &rows.collect::<Vec<u32>>());
-        board.record(reviewer, decisions, predicted.as_ref())?;
-        board.remember(&reviewer.client, Withdrawal(before));
-        Ok(made.notes)
+        let recorded = board.record(reviewer, &before, predicted.as_ref());
+        if recorded.is_ok() || changes_model {
+            board.remember(&reviewer.client, Withdrawal(before));
+        }
+        recorded?;
+        Ok(made?.notes)
     }
 
     /// Returns what the model predicted, if the only decision gives labels to a document of the
@@ -308,69 +347,78 @@ impl Labeling {
     ) -> Option<Vec<String>> {
         let [Decision { action: Action::Label, id, .. }] = decisions else { return None };
         let row = self.rows.get(id).filter(|_| live.model().row_of(id).is_none())?;
-        Some(board.predictions.labels(live.model(), *row))
+        Some(board.predictions.labels(*row))
     }
 
-    /// Adds the changes of the model that a decision needs. Returns how to withdraw it.
+    /// Adds a decision to an edit.
     fn prepare(
         &self,
+        board: &Board,
         live: &LiveModel,
         decision: &Decision,
-        added: &mut Vec<Document>,
-        changes: &mut Vec<Change>,
-    ) -> Result<Before, Failure> {
+        edit: &mut Edit,
+    ) -> Result<(), Failure> {
         let Decision { id, action, labels, seen } = decision;
         let there = live.model().row_of(id);
-        let now = there.map_or(Vec::new(), |row| owned(live.label_names(row)));
+        let now = labels_of(live, id);
         if let Some(seen) = seen
             && !same(seen, &now)
         {
             return Err(Failure::DecidedMeanwhile { id: id.clone(), labels: now });
         }
+        if board.predictions.is_repeated(id) {
+            let what = "several documents of the model have this identifier";
+            return Err(ChangeError::Document { id: id.clone(), what }.into());
+        }
         let missing = || Failure::NoSuchDocument(id.clone());
-        let (state, after) = match action {
+        let state = match action {
             Action::Label => match (there, self.rows.get(id)) {
                 (Some(_), _) => {
-                    changes.push(Change::Relabel { id: id.clone(), labels: labels.clone() });
-                    (StateBefore::Labels(now), labels.clone())
+                    edit.changes.push(Change::Relabel { id: id.clone(), labels: labels.clone() });
+                    StateBefore::Labels(now)
                 }
                 (None, Some(&row)) => {
                     let document = self.document(row).clone();
-                    added.push(Document { labels: labels.clone(), ..document });
-                    (StateBefore::Absent, labels.clone())
+                    edit.added.push(Document { labels: labels.clone(), ..document });
+                    StateBefore::Absent
                 }
                 (None, None) => return Err(missing()),
             },
             Action::Remove => {
                 let row = there.ok_or_else(missing)?;
-                changes.push(Change::Remove { id: id.clone() });
-                let stored = NewDocument::stored_in(live.model(), row).map(Box::new);
-                (StateBefore::Removed(stored), Vec::new())
+                edit.changes.push(Change::Remove { id: id.clone() });
+                let stored = NewDocument::stored_in(live.model(), row);
+                StateBefore::Removed(stored.map(Box::new))
             }
             Action::Keep => {
                 let _ = there.ok_or_else(missing)?;
-                (StateBefore::Same, now)
+                StateBefore::Same
             }
-            Action::Skip if there.is_some() || self.rows.contains_key(id) => {
-                (StateBefore::Same, now)
-            }
+            Action::Skip if there.is_some() || self.rows.contains_key(id) => StateBefore::Same,
             Action::Skip => return Err(missing()),
             Action::Undo => return Err(Failure::Body("send `undo` to its own path".into())),
         };
-        Ok(Before { id: id.clone(), after, state })
+        let mark = board.decided.mark(id);
+        edit.before.push(Before {
+            id: id.clone(),
+            action: *action,
+            mark,
+            state,
+            after: Vec::new(),
+        });
+        Ok(())
     }
 
     /// Withdraws the last request of a client, and gives its documents to the client again. Returns
-    /// their identifiers. Blocks the thread.
+    /// their identifiers. If that is impossible, the request cannot be withdrawn later either.
+    /// Blocks the thread.
     pub(crate) fn undo(&self, state: &State, reviewer: &Reviewer) -> Result<Vec<String>, Failure> {
-        let board = &mut *self.board();
-        let live = state.live();
-        let last = board.undo.get(&reviewer.client).and_then(|all| all.last());
+        let (mut board, live) = self.board(state);
+        let last = board.undo.get_mut(&reviewer.client).and_then(Vec::pop);
         let Withdrawal(documents) = last.ok_or(Failure::NothingToUndo)?;
         let mut changes = Vec::new();
-        for Before { id, after, state } in documents {
-            let there = live.model().row_of(id);
-            let now = there.map_or(Vec::new(), |row| owned(live.label_names(row)));
+        for Before { id, after, state, .. } in &documents {
+            let now = labels_of(&live, id);
             if !same(&now, after) {
                 return Err(Failure::DecidedMeanwhile { id: id.clone(), labels: now });
             }
@@ -384,43 +432,45 @@ impl Labeling {
                 StateBefore::Removed(None) => return Err(Failure::CannotRestore(id.clone())),
             }
         }
-        let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
-        let _ = state.edit(&[], changes, NewLabelPolicy::Allow)?;
+        if let Err(failure) = state.edit(&[], changes, NewLabelPolicy::Allow) {
+            board.remember(&reviewer.client, Withdrawal(documents));
+            return Err(failure);
+        }
         let live = state.live();
+        let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
         let rows: Vec<u32> = ids.iter().filter_map(|id| self.rows.get(id).copied()).collect();
+        board.predictions.see(&live, &self.documents);
         board.predictions.update(&live, &self.documents, &self.pool, &rows);
-        let undo = ids.iter().map(|id| Decision {
-            id: id.clone(),
-            action: Action::Undo,
-            labels: Vec::new(),
-            seen: None,
-        });
-        board.record(reviewer, &undo.collect::<Vec<_>>(), None)?;
-        let _ = board.undo.get_mut(&reviewer.client).and_then(Vec::pop);
         let tab = if rows.is_empty() { Tab::Review } else { Tab::Label };
         board.claims.set(&reviewer.client, tab, ids.clone());
+        board.record_undo(reviewer, &live, &documents)?;
         Ok(ids)
     }
 
-    /// Returns how far labeling is.
-    pub(crate) fn progress(&self, live: &LiveModel) -> Progress {
-        let board = &mut *self.board();
-        board.predictions.see(live, &self.documents);
-        let history = &board.decided.history;
+    /// Returns the progress of labeling.
+    pub(crate) fn progress(&self, state: &State) -> Progress {
+        let (board, live) = self.board(state);
+        let history = board.decided.history();
         let recent: Vec<bool> =
-            history.iter().rev().filter_map(|point| point.was_right).take(RECENT).collect();
+            history.rev().filter_map(|point| point.was_right).take(RECENT).collect();
+        let history = board.decided.history();
         let step = history.len().div_ceil(MAX_POINTS).max(1);
         // The last point is always included.
-        let points = history.iter().rev().step_by(step).rev().copied();
+        let mut points: Vec<Point> = history.rev().step_by(step).copied().collect();
+        points.reverse();
+        let labeled = board.predictions.labeled();
+        let rows = (0u32..).zip(&self.documents);
+        let left = rows.filter(|(row, document)| board.is_open(*row, document)).count();
         Progress {
             documents: self.documents.len(),
-            labeled: board.predictions.labeled(),
-            skipped: board.decided.skipped.len(),
+            labeled,
+            skipped: self.documents.len() - labeled - left,
+            left,
             expected: board.predictions.expected(),
             right: recent.iter().filter(|&&right| right).count(),
             right_of: recent.len(),
-            history: points.collect(),
-            review: self.review_progress(live, &board.decided),
+            history: points,
+            review: self.review_progress(&live, &board.decided),
         }
     }
 
@@ -439,16 +489,18 @@ impl Labeling {
     /// Searches the pool: by text and by document on exact cosines, by label on predicted scores.
     pub(crate) fn search(
         &self,
-        live: &LiveModel,
+        state: &State,
         query: Query,
         count: usize,
     ) -> Result<Vec<FoundDocument>, Failure> {
+        let live = state.live();
         let found = match query {
             Query::Label(label) => {
-                let number = (0u32..).zip(live.model().labels().iter());
-                let number = number.into_iter().find(|(_, name)| *name == label);
+                let (board, live) = self.board(state);
+                let mut numbered = (0u32..).zip(live.model().labels().iter());
+                let number = numbered.find(|(_, name)| *name == label);
                 let (number, _) = number.ok_or(Failure::NoSuchLabel(label))?;
-                self.board().predictions.best_for(number, count)
+                board.predictions.best_for(number, count)
             }
             Query::Text(text) => self.similar(&Document::text("", text), count)?,
             Query::Similar(id) => match (self.rows.get(&id), live.model().row_of(&id)) {
@@ -493,27 +545,49 @@ impl Labeling {
 impl Board {
     /// Whether a document of the pool waits for labels.
     fn is_open(&self, row: u32, document: &Document) -> bool {
-        !self.predictions.is_labeled(row) && !self.decided.skipped.contains(&document.id)
+        !self.predictions.is_labeled(row) && !self.decided.is_skipped(&document.id)
     }
 
     /// Writes decisions to the file.
     fn record(
         &mut self,
         reviewer: &Reviewer,
-        decisions: &[Decision],
+        made: &[Before],
         predicted: Option<&Vec<String>>,
     ) -> Result<(), Failure> {
-        let line = |decision: &Decision| Line {
-            time: now(),
-            reviewer: reviewer.name.clone(),
-            id: decision.id.clone(),
-            decision: decision.action,
-            labels: decision.labels.clone(),
+        let lines = made.iter().map(|made| Line {
+            id: made.id.clone(),
+            decision: made.action,
+            labels: made.after.clone(),
             predicted: predicted.cloned(),
-            labeled: self.predictions.labeled(),
-            expected: self.predictions.expected(),
-        };
-        let lines: Vec<Line> = decisions.iter().map(line).collect();
+            ..Line::now(reviewer.name.clone())
+        });
+        self.append(lines.collect())
+    }
+
+    /// Writes to the file that decisions were withdrawn.
+    fn record_undo(
+        &mut self,
+        reviewer: &Reviewer,
+        live: &LiveModel,
+        withdrawn: &[Before],
+    ) -> Result<(), Failure> {
+        let lines = withdrawn.iter().map(|before| Line {
+            id: before.id.clone(),
+            labels: labels_of(live, &before.id),
+            withdrawn: Some(before.action),
+            restored: before.mark,
+            ..Line::now(reviewer.name.clone())
+        });
+        self.append(lines.collect())
+    }
+
+    fn append(&mut self, mut lines: Vec<Line>) -> Result<(), Failure> {
+        let labeled = self.predictions.labeled();
+        let expected = self.predictions.expected();
+        for line in &mut lines {
+            (line.labeled, line.expected) = (labeled, expected);
+        }
         self.file.append(&lines).map_err(|error| {
             tracing::error!("the decisions file could not be written: {error}");
             Failure::NotRecorded
@@ -527,7 +601,8 @@ impl Board {
     /// Remembers how to withdraw a request.
     fn remember(&mut self, client: &str, withdrawal: Withdrawal) {
         if self.undo.len() >= MAX_CLIENTS && !self.undo.contains_key(client) {
-            self.undo.clear();
+            let other = self.undo.keys().next().cloned();
+            let _ = other.and_then(|other| self.undo.remove(&other));
         }
         let own = self.undo.entry(client.to_owned()).or_default();
         own.push(withdrawal);
@@ -535,6 +610,19 @@ impl Board {
             drop(own.remove(0));
         }
     }
+}
+
+/// The changes of the model that decisions need, and how to withdraw them.
+#[derive(Debug, Default)]
+struct Edit {
+    added: Vec<Document>,
+    changes: Vec<Change>,
+    before: Vec<Before>,
+}
+
+/// Returns the labels of a document of the model; none if it has no such document.
+fn labels_of(live: &LiveModel, id: &str) -> Vec<String> {
+    live.model().row_of(id).map_or(Vec::new(), |row| owned(live.label_names(row)))
 }
 
 fn owned(names: Vec<&str>) -> Vec<String> {

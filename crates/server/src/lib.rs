@@ -124,6 +124,9 @@ impl Server {
             let what = "this model compares dense vectors only; labeling needs terms";
             return Err(ServerError::CannotLabel(what));
         }
+        let documents_there = |document: &&Document| live.model().row_of(&document.id).is_some();
+        let labeled = documents.iter().filter(documents_there).count();
+        tracing::info!(documents = documents.len(), labeled, "preparing the pool");
         let labeling = Labeling::open(documents, &live, &self.engines, &self.state.options.model)?;
         self.labeling = Some(Arc::new(labeling));
         Ok(self)
@@ -151,7 +154,9 @@ impl Server {
         if let Some(labeling) = self.labeling.clone() {
             let live = state.live();
             let engines = self.engines.clone();
-            drop(runtime.spawn_blocking(move || labeling.check(&live, &engines)));
+            // Nothing waits for the check when the server stops.
+            let check = std::thread::Builder::new().name("classify-check".into());
+            drop(check.spawn(move || labeling.check(&live, &engines)).map_err(ServerError::Start)?);
         }
         let result = runtime.block_on(connections::run(state, self.labeling, on_ready));
         // Changes that are being written finish first.

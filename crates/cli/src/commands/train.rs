@@ -1,6 +1,6 @@
 //! `classify train`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -125,22 +125,33 @@ impl Train {
             labels: LabelUse::Required,
             ids: IdUse::Prefixed { prefix: "description:".into(), after: 0 },
             vector_field: read_options.vector_field.clone(),
+            label_separator: read_options.label_separator.clone(),
             text_optional: read_options.text_optional,
             ..ReadOptions::default()
         };
         let mut descriptions = read_all(std::slice::from_ref(path), read_options, verbosity)?;
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for description in &mut descriptions {
-            description.id = format!("description:{}", description.labels.join(";"));
+            let name = format!("description:{}", description.labels.join(";"));
+            let count = counts.entry(name.clone()).or_default();
+            *count += 1;
+            description.id = if *count == 1 { name } else { format!("{name}:{count}") };
         }
         Ok(descriptions)
     }
 }
 
-/// Words which weight descriptions have, and what they gain.
+/// Words the weight of descriptions, and what they gain.
 fn weight_line(chosen: &DescriptionWeight, descriptions: usize) -> String {
     let DescriptionWeight { weight, held_out, .. } = chosen;
-    if *held_out == 0 {
+    if chosen.trials.is_empty() {
         return format!("the model consists of {descriptions} label descriptions");
+    }
+    if *held_out == 0 {
+        return format!(
+            "{descriptions} label descriptions with weight {weight}: there are too few documents \
+             to choose it"
+        );
     }
     let micro_f1 = |weight| chosen.micro_f1(weight).unwrap_or_default();
     let without = micro_f1(0.0);

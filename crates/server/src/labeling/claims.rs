@@ -1,4 +1,4 @@
-//! Which documents each client works on, so that two people never get the same one.
+//! Which documents each client works on. Others do not get them for ten minutes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

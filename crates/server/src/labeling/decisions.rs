@@ -50,6 +50,31 @@ pub(crate) struct Line {
     /// The share of right labels to expect in the rest of the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expected: Option<f64>,
+    /// For `undo`, the decision that was withdrawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) withdrawn: Option<Action>,
+    /// For `undo`, what holds again: `keep` or `skip`, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) restored: Option<Action>,
+}
+
+impl Line {
+    /// Returns an empty `undo` of a reviewer, now.
+    pub(crate) fn now(reviewer: String) -> Self {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            time: time.map_or(0, |time| time.as_secs()),
+            reviewer,
+            id: String::new(),
+            decision: Action::Undo,
+            labels: Vec::new(),
+            predicted: None,
+            labeled: 0,
+            expected: None,
+            withdrawn: None,
+            restored: None,
+        }
+    }
 }
 
 /// A point of the history: the state after a document got labels.
@@ -57,8 +82,8 @@ pub(crate) struct Line {
 pub(crate) struct Point {
     /// The number of documents of the pool with labels.
     pub(crate) labeled: usize,
-    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if the
-    /// model is not calibrated.
+    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if nothing
+    /// is left, or the model is not calibrated.
     pub(crate) expected: Option<f64>,
     /// Whether the prediction was right.
     pub(crate) was_right: Option<bool>,
@@ -67,9 +92,12 @@ pub(crate) struct Point {
 /// What follows from all decisions in the file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decided {
-    pub(crate) kept: HashSet<String>,
-    pub(crate) skipped: HashSet<String>,
-    pub(crate) history: Vec<Point>,
+    /// The documents whose labels somebody confirmed or chose.
+    kept: HashSet<String>,
+    /// The documents that are not shown again.
+    skipped: HashSet<String>,
+    /// The points of the history, with the identifiers of their documents.
+    history: Vec<(String, Point)>,
 }
 
 impl Decided {
@@ -77,22 +105,53 @@ impl Decided {
         // A new decision replaces an earlier one.
         let _ = self.kept.remove(&line.id);
         let _ = self.skipped.remove(&line.id);
-        match line.decision {
-            Action::Keep => drop(self.kept.insert(line.id.clone())),
-            Action::Skip => drop(self.skipped.insert(line.id.clone())),
-            Action::Label => self.history.push(Point {
-                labeled: line.labeled,
-                expected: line.expected,
-                was_right: line.predicted.as_ref().map(|predicted| same(predicted, &line.labels)),
-            }),
-            Action::Remove | Action::Undo => {}
+        let holds = match line.decision {
+            Action::Label => {
+                let was_right =
+                    line.predicted.as_ref().map(|predicted| same(predicted, &line.labels));
+                let Line { labeled, expected, .. } = *line;
+                self.history.push((line.id.clone(), Point { labeled, expected, was_right }));
+                Some(Action::Keep)
+            }
+            // A removed document of the pool is not proposed again.
+            Action::Remove => Some(Action::Skip),
+            Action::Undo => {
+                let last = self.history.iter().rposition(|(id, _)| *id == line.id);
+                if let Some(last) = last.filter(|_| line.withdrawn == Some(Action::Label)) {
+                    drop(self.history.remove(last));
+                }
+                line.restored
+            }
+            action => Some(action),
+        };
+        match holds {
+            Some(Action::Keep) => drop(self.kept.insert(line.id.clone())),
+            Some(Action::Skip) => drop(self.skipped.insert(line.id.clone())),
+            _ => {}
         }
+    }
+
+    /// Returns whether a document is kept or skipped.
+    pub(crate) fn mark(&self, id: &str) -> Option<Action> {
+        if self.kept.contains(id) {
+            Some(Action::Keep)
+        } else {
+            self.skipped.contains(id).then_some(Action::Skip)
+        }
+    }
+
+    pub(crate) fn is_skipped(&self, id: &str) -> bool {
+        self.skipped.contains(id)
+    }
+
+    pub(crate) fn history(&self) -> impl DoubleEndedIterator<Item = &Point> + ExactSizeIterator {
+        self.history.iter().map(|(_, point)| point)
     }
 }
 
-/// Whether two lists have the same labels, in any order.
+/// Whether two lists have the same labels, in any order and number.
 pub(crate) fn same(a: &[String], b: &[String]) -> bool {
-    a.len() == b.len() && a.iter().all(|label| b.contains(label))
+    a.iter().all(|label| b.contains(label)) && b.iter().all(|label| a.contains(label))
 }
 
 /// The open file of decisions.
@@ -114,8 +173,10 @@ impl DecisionFile {
     /// Opens or creates a file, and reads it. An incomplete line at its end, which was never
     /// confirmed, is removed by the next decision.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, Decided)> {
-        let options = OpenOptions::new().read(true).append(true).create(true).clone();
-        let file = options.open(path)?;
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        // The name of a new file must survive a power failure. Not all file systems sync folders.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
         let mut decided = Decided::default();
         let mut end = 0;
         let mut reader = BufReader::new(&file);
@@ -154,11 +215,6 @@ impl DecisionFile {
     }
 }
 
-/// Returns the time now, in seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +229,8 @@ mod tests {
             predicted: Some(vec!["y".into()]),
             labeled: 3,
             expected: Some(0.5),
+            withdrawn: None,
+            restored: None,
         }
     }
 
@@ -187,14 +245,23 @@ mod tests {
         let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
         torn.write_all(b"{\"time\": 1, \"id\"").unwrap();
         let (mut file, decided) = DecisionFile::open(&path).unwrap();
-        assert!(decided.kept.contains("a") && decided.skipped.contains("b"));
+        let marks = ["a", "b", "c"].map(|id| decided.mark(id));
+        assert_eq!(marks, [Some(Action::Keep), Some(Action::Skip), Some(Action::Keep)]);
         let point = Point { labeled: 3, expected: Some(0.5), was_right: Some(false) };
-        assert_eq!(decided.history, [point]);
-        file.append(&[line("b", Action::Undo)]).unwrap();
+        assert_eq!(decided.history().collect::<Vec<_>>(), [&point]);
+        let undo = line("b", Action::Undo);
+        let again = Line {
+            withdrawn: Some(Action::Label),
+            restored: Some(Action::Skip),
+            ..line("c", Action::Undo)
+        };
+        file.append(&[undo, again]).unwrap();
         let (_, decided) = DecisionFile::open(&path).unwrap();
-        assert!(decided.skipped.is_empty());
+        let marks = ["a", "b", "c"].map(|id| decided.mark(id));
+        assert_eq!(marks, [Some(Action::Keep), None, Some(Action::Skip)]);
+        assert_eq!(decided.history().len(), 0);
         torn.write_all(b"nonsense\n").unwrap();
         let error = DecisionFile::open(&path).unwrap_err();
-        assert!(error.to_string().starts_with("line 5 is not a decision"), "{error}");
+        assert!(error.to_string().starts_with("line 6 is not a decision"), "{error}");
     }
 }

@@ -1,13 +1,15 @@
 //! What the model says about the documents of a pool.
 //!
-//! A decision changes the predictions of similar documents. Those are predicted again at once; then
-//! other documents, in turn, for a fixed time. All predictions are therefore updated after some
-//! decisions, and the time of a decision does not depend on the size of the pool.
+//! A decision changes the predictions of similar documents. Those are predicted again at once, for
+//! at most a fixed time; then other documents, in turn. All predictions are therefore updated after
+//! some decisions, and their time does not depend on the size of the pool.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use classify::classifier::{ClassifyError, RawPrediction};
+use classify::decide::vote::LabelScore;
 use classify::model::Model;
 use classify::propose::{Pool, Reason, uncertainty};
 use classify::text::corpus::Document;
@@ -24,6 +26,8 @@ pub(crate) struct Predictions {
     is_labeled: Vec<bool>,
     /// The model in which `is_labeled` was looked up.
     seen: Arc<Model>,
+    /// The identifiers that several documents of the model have. Decisions add none.
+    repeated: HashSet<String>,
     /// The next document to predict again in turn.
     turn: usize,
 }
@@ -42,6 +46,7 @@ impl Predictions {
             uncertainty: vec![1.0; documents.len()],
             is_labeled: is_labeled(live, documents),
             seen: Arc::clone(live.model()),
+            repeated: repeated(live.model()),
             turn: 0,
         };
         predictions.predict_all(live, documents)?;
@@ -49,19 +54,52 @@ impl Predictions {
     }
 
     /// Finds out which documents are in the model, if the model changed. If it was replaced, all
-    /// documents are predicted again.
-    pub(crate) fn see(&mut self, live: &LiveModel, documents: &[Document]) {
+    /// documents are predicted again. Returns whether it was replaced.
+    pub(crate) fn see(&mut self, live: &LiveModel, documents: &[Document]) -> bool {
         if Arc::ptr_eq(&self.seen, live.model()) {
-            return;
+            return false;
         }
-        let is_replaced = !std::ptr::eq(self.seen.vocabulary(), live.model().vocabulary());
+        let old = std::mem::replace(&mut self.seen, Arc::clone(live.model()));
+        let is_replaced = !std::ptr::eq(old.vocabulary(), live.model().vocabulary());
         self.is_labeled = is_labeled(live, documents);
-        self.seen = Arc::clone(live.model());
         if is_replaced {
+            self.repeated = repeated(live.model());
             self.all.fill(RawPrediction::default());
             let predicted = self.predict_all(live, documents);
             predicted.unwrap_or_else(|error| report(&error));
+        } else {
+            self.renumber(&old);
         }
+        is_replaced
+    }
+
+    /// Renumbers the labels of the predictions: a new label changes the numbers of later ones.
+    fn renumber(&mut self, old: &Model) {
+        if old.labels().iter().eq(self.seen.labels().iter()) {
+            return;
+        }
+        let new: HashMap<&str, u32> = self.seen.labels().iter().zip(0..).collect();
+        let number = |label: u32| new.get(old.label_name(label)).copied();
+        for prediction in &mut self.all {
+            let labels: Option<Vec<u32>> =
+                prediction.labels.iter().map(|&label| number(label)).collect();
+            let scores = prediction.scores.iter();
+            let scores: Option<Vec<LabelScore>> = scores
+                .map(|&found| Some(LabelScore { label: number(found.label)?, ..found }))
+                .collect();
+            match labels.zip(scores) {
+                Some((labels, scores)) => {
+                    prediction.labels = labels;
+                    prediction.scores = scores;
+                }
+                None => *prediction = RawPrediction::default(),
+            }
+        }
+    }
+
+    /// Whether several documents of the model have an identifier.
+    pub(crate) fn is_repeated(&self, id: &str) -> bool {
+        self.repeated.contains(id)
     }
 
     fn predict_all(
@@ -81,17 +119,18 @@ impl Predictions {
         pool: &Pool,
         changed: &[u32],
     ) {
-        self.see(live, documents);
         let start = Instant::now();
         let near: Vec<u32> = changed.iter().flat_map(|&row| pool.near(row).chain([row])).collect();
         let others = (0..documents.len()).map(|step| (self.turn + step) % documents.len());
         let others: Vec<u32> = others.filter_map(|row| u32::try_from(row).ok()).collect();
-        for rows in near.chunks(BATCH).chain(others.chunks(BATCH)) {
+        let in_time = |_: &&[u32]| start.elapsed() < TIME;
+        // At least one batch of others, so that they are predicted at some time.
+        let (first, rest) = others.split_at(BATCH.min(others.len()));
+        let near = near.chunks(BATCH).take_while(in_time);
+        let rest = rest.chunks(BATCH).take_while(in_time);
+        for rows in near.chain([first]).chain(rest) {
             if let Err(error) = self.predict(live, documents, rows) {
                 return report(&error);
-            }
-            if start.elapsed() > TIME {
-                break;
             }
         }
     }
@@ -134,15 +173,17 @@ impl Predictions {
         self.uncertainty[row as usize]
     }
 
-    pub(crate) fn reason<'a>(&self, model: &'a Model, row: u32) -> Reason<'a> {
-        Reason::of(model, &self.all[row as usize])
+    /// Returns why a document is proposed.
+    pub(crate) fn reason(&self, row: u32) -> Reason<'_> {
+        Reason::of(&self.seen, &self.all[row as usize])
     }
 
     /// Returns the names of the predicted labels of a document: of the best one if none was
     /// predicted although a document has one label.
-    pub(crate) fn labels(&self, model: &Model, row: u32) -> Vec<String> {
+    pub(crate) fn labels(&self, row: u32) -> Vec<String> {
         let prediction = &self.all[row as usize];
         let mut labels = prediction.labels.clone();
+        let model = &self.seen;
         if labels.is_empty() && !model.settings().decision.is_multi() {
             labels.extend(prediction.scores.first().map(|best| best.label));
         }
@@ -173,6 +214,12 @@ impl Predictions {
         scored.truncate(count);
         scored
     }
+}
+
+/// Returns the identifiers that several documents of a model have.
+fn repeated(model: &Model) -> HashSet<String> {
+    let mut seen = HashSet::new();
+    model.ids().iter().filter(|id| !seen.insert(*id)).map(str::to_owned).collect()
 }
 
 /// Returns whether each document is in the model.

@@ -54,7 +54,7 @@ impl Finding {
         }
     }
 
-    /// Returns the documents to show beside those of the finding.
+    /// Returns the documents that are shown as evidence.
     pub(crate) fn similar_ids(&self) -> impl Iterator<Item = &str> {
         let similar = match self {
             Self::Label { contradicted_by, .. } => &**contradicted_by,
@@ -65,9 +65,8 @@ impl Finding {
 
     /// Whether the finding is still true, and nobody decided about it.
     pub(crate) fn is_open(&self, model: &Model, decided: &Decided) -> bool {
-        let is_decided = |id: &String| decided.kept.contains(id) || decided.skipped.contains(id);
         let labels = |id: &String| {
-            let row = model.row_of(id).filter(|_| !is_decided(id))?;
+            let row = model.row_of(id).filter(|_| decided.mark(id).is_none())?;
             Some(model.document_labels(row))
         };
         match self {

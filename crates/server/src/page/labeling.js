@@ -2,6 +2,7 @@
 
 const KEYS = 9; // number of choices that have a key
 const FIRST_NEIGHBORS = 5; // number of similar documents shown
+const PAUSE = 250; // milliseconds after a document appears in which keys decide nothing
 const FOUND = 50; // number of documents that a search returns
 const TABS = ["label", "review", "find", "progress"];
 const client = sessionStorage.getItem("client") ?? crypto.getRandomValues(new Uint32Array(3)).join("-");
@@ -13,16 +14,22 @@ let chosen = new Set(); // its labels, if it can have several
 let finding = null; // what is to be reviewed
 let found = []; // the documents that were found
 let decisions = null; // the decisions of the preview
+let waiting = null; // the request that comes after the one that is running
+let shownAt = 0; // when the document appeared
 
 const me = () => ({ client, reviewer: $("reviewer").value.trim() });
 const names = (labels) => (labels?.length ? labels.join(", ") : "no label");
 const tab = () => TABS.find((name) => $(`${name}-tab`).getAttribute("aria-selected") === "true");
 const short = (text, length = 400) => (text.length > length ? `${text.slice(0, length)} …` : text);
 
-// Runs one request at a time, so that a key pressed twice decides once.
-async function alone(run) {
+// Runs one request at a time. While one is running, the last request that `waits` comes next, and
+// others are dropped.
+async function alone(run, waits = false) {
   const page = document.querySelector("main");
-  if (page.ariaBusy === "true") return;
+  if (page.ariaBusy === "true") {
+    if (waits) waiting = run;
+    return;
+  }
   page.ariaBusy = "true";
   $("message").textContent = "";
   try {
@@ -30,10 +37,13 @@ async function alone(run) {
   } catch (error) {
     $("message").textContent = error.message;
     // The document is not what was shown.
-    if (error.code === "decided") await load();
+    if (error.code === "decided") await load().catch(() => {});
   } finally {
     page.ariaBusy = "false";
   }
+  const next_ = waiting;
+  waiting = null;
+  if (next_) await alone(next_);
 }
 
 const post = (path, body) => ask(path, { method: "POST", ...json(body) });
@@ -80,6 +90,7 @@ async function next() {
   progress(answer.progress);
   shown = answer.document && { ...answer, chosen: [] };
   chosen = new Set();
+  shownAt = performance.now();
   $("label-item").hidden = !shown;
   $("label-empty").hidden = Boolean(shown);
   $("label-empty").textContent = "There is nothing to label: every document is labeled, skipped, or shown to somebody else.";
@@ -97,7 +108,7 @@ async function next() {
 }
 
 function why({ reason: { kind, labels: two }, uncertainty }) {
-  if (uncertainty === 0) return "the model is certain, as of all documents that are left";
+  if (uncertainty === 0) return "the model is certain of this document and all that are left";
   if (kind === "undecided") return `the model hesitates between ${two[0]} and ${two[1]}`;
   if (kind === "perhaps") return `the model is unsure of ${two}`;
   return "no labeled document is similar";
@@ -138,13 +149,14 @@ async function review() {
   const answer = await post("/v1/labeling/review", me());
   progress(answer.progress);
   finding = answer.finding && answer;
+  shownAt = performance.now();
   $("review-item").hidden = !finding;
   $("review-empty").hidden = Boolean(finding);
   const { is_checking: isChecking, why_not: whyNot, found: count } = answer.progress.review;
   $("review-empty").textContent = isChecking ? "The labels are being checked …"
     : whyNot ? `The labels cannot be reviewed: ${whyNot}.`
       : count ? "Everything is reviewed, or shown to somebody else." : "Nothing suspicious was found.";
-  if (isChecking && tab() === "review") setTimeout(() => { if (tab() === "review") alone(review); }, 1000);
+  if (isChecking && tab() === "review") setTimeout(() => { if (tab() === "review") alone(review, true); }, 1000);
   if (finding) reviewed(answer);
 }
 
@@ -218,7 +230,7 @@ async function find(query) {
   $("found-list").replaceChildren(...found.map((one, at) => make("li", {},
     make("label", { class: "check" }, make("input", { type: "checkbox", "data-at": String(at) }),
       make("strong", {}, ` ${one.id} `), make("span", { class: "number" }, number(one.similarity)),
-      one.labels ? ` ${names(one.labels)}` : null),
+      make("span", { class: "now" }, one.labels ? ` ${names(one.labels)}` : "")),
     make("div", { class: "words" }, short(one.text)),
     make("button", { type: "button", on: () => alone(() => find({ similar: one.id })) }, "Similar"))));
   $("found-title").focus();
@@ -249,21 +261,20 @@ async function apply() {
   $("preview").hidden = true;
   $("found-list").querySelectorAll("input:checked").forEach((box) => {
     box.checked = false;
-    box.parentElement.lastChild.textContent = ` ${names(found[Number(box.dataset.at)].labels)}`;
+    box.parentElement.querySelector(".now").textContent = ` ${names(found[Number(box.dataset.at)].labels)}`;
   });
 }
 
 // ---- Progress ----
 
 function progress(now) {
-  const left = now.documents - now.labeled - now.skipped;
   $("about").textContent = `${now.labeled.toLocaleString("en")} of ${now.documents.toLocaleString("en")} documents labeled, ${now.review.left.toLocaleString("en")} to review`;
   const facts = [
     ["Labeled", String(now.labeled)],
     ["Skipped", String(now.skipped)],
-    ["Left", String(left)],
-    ["Expected share of right labels in the rest", now.expected === null ? "unknown: the model is not calibrated; train it with --tune" : percent(now.expected)],
-    ["Predictions that were right", now.right_of ? `${now.right} of the last ${now.right_of} proposed documents, which are the uncertain ones` : "none were decided yet"],
+    ["Left", String(now.left)],
+    ["Expected share of right labels in the rest", now.expected !== null ? percent(now.expected) : now.left ? "unknown: the model is not calibrated; train it with --tune" : "nothing is left"],
+    ["Predictions that were right", now.right_of ? `${now.right} of the last ${now.right_of} labeled documents, mostly uncertain ones` : "none were decided yet"],
     ["Findings to review", `${now.review.left} of ${now.review.found}`],
   ];
   $("facts").replaceChildren(...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -313,7 +324,7 @@ function select(name, run = load) {
     $(`${other}-tab`).tabIndex = isOpen ? 0 : -1;
     $(`${other}-panel`).hidden = !isOpen;
   }
-  alone(run);
+  alone(run, true);
 }
 
 function submit(form, input, run) {
@@ -351,7 +362,12 @@ $("find-form").addEventListener("submit", (event) => {
 $("bulk").addEventListener("submit", (event) => { event.preventDefault(); alone(async () => preview()); });
 $("apply").addEventListener("click", () => alone(apply));
 $("cancel").addEventListener("click", () => { $("preview").hidden = true; });
+// The preview is of the selection and the label that were there.
+const outdated = () => { $("preview").hidden = true; };
+$("found-list").addEventListener("change", outdated);
+$("bulk-label").addEventListener("input", outdated);
 $("all").addEventListener("change", () => {
+  outdated();
   $("found-list").querySelectorAll("input").forEach((box) => { box.checked = $("all").checked; });
 });
 $("export").addEventListener("click", () => alone(exported));
@@ -368,6 +384,8 @@ function similar() {
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+  // A key that is held, or pressed before the document was seen, decides nothing.
+  if (event.repeat || performance.now() - shownAt < PAUSE) return;
   const list = { label: "choices", review: "review-choices" }[tab()];
   const buttons = list ? [...$(list).querySelectorAll("button")] : [];
   const hasItem = tab() === "label" ? shown : tab() === "review" ? finding : null;
@@ -377,7 +395,7 @@ document.addEventListener("keydown", (event) => {
   else if (number_ >= 1 && number_ <= KEYS) buttons[number_ - 1]?.click();
   else if (event.key === "s") $(tab() === "label" ? "skip" : "review-skip").click();
   else if (event.key === "f" && tab() === "label") similar();
-  else if (event.key === "Enter" && tab() === "label" && isMulti && event.target.tagName !== "BUTTON") alone(save);
+  else if (event.key === "Enter" && tab() === "label" && isMulti && !event.target.closest?.("a, button, summary")) alone(save);
   else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
     if (event.target.closest?.(".document") || event.target.closest?.("[role=tab]")) return;
     const at = buttons.indexOf(event.target);

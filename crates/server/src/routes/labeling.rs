@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use classify::propose::Reason;
 use classify::text::corpus::normalized_label;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,7 +25,7 @@ use crate::queue::DocumentSource;
 use crate::shared::Shared;
 use crate::state::State as ModelState;
 
-/// Maximum length of the names of clients and reviewers, in bytes.
+/// Maximum length of the names of clients and reviewers, in characters.
 const MAX_NAME: usize = 100;
 /// Default number of documents that a search returns.
 const FOUND: usize = 20;
@@ -82,7 +81,7 @@ pub(crate) struct NextDocument<'a> {
     document: Option<ShownDocument<'a>>,
     /// Why it is proposed: `unknown`, or `undecided` or `perhaps` with labels.
     #[schema(value_type = Object)]
-    reason: Option<Reason<'a>>,
+    reason: Option<serde_json::Value>,
     /// How uncertain the prediction is, from 0 to 1.
     uncertainty: Option<f64>,
     /// What the model predicts, as `/v1/explain?marks=true` returns it.
@@ -161,8 +160,7 @@ pub(crate) struct FoundDocuments {
 )]
 pub(crate) async fn progress(State(shared): State<Shared>) -> Result<Response, Failure> {
     blocking(&shared, |labeling, state| {
-        let live = state.live();
-        Ok(json_of(&live, to_json(&labeling.progress(&live))))
+        Ok(json_of(&state.live(), to_json(&labeling.progress(state))))
     })
     .await
 }
@@ -185,33 +183,30 @@ pub(crate) async fn next(
 ) -> Result<Response, Failure> {
     let Client { client, .. } = read(&shared, request).await?;
     check_name(&client)?;
-    let row = blocking(&shared, move |labeling, state| Ok(labeling.next(&state.live(), &client)));
-    let row = row.await?;
-    let Some(row) = row else {
+    let proposed = blocking(&shared, move |labeling, state| Ok(labeling.next(state, &client)));
+    let Some(proposal) = proposed.await? else {
         return blocking(&shared, |labeling, state| {
-            let live = state.live();
-            let progress = labeling.progress(&live);
             let nothing = NextDocument {
                 document: None,
                 reason: None,
                 uncertainty: None,
                 explanation: None,
-                progress,
+                progress: labeling.progress(state),
             };
-            Ok(json_of(&live, to_json(&nothing)))
+            Ok(json_of(&state.live(), to_json(&nothing)))
         })
         .await;
     };
+    let row = proposal.row;
     let labeling = shared.labeling.as_ref().ok_or(Failure::NoPool)?;
     let question = Question::with_marks();
     let document = vec![labeling.document(row).clone()];
     let answered = shared.queue.answer(document, question.mode(), DocumentSource::Request).await?;
-    blocking(&shared, move |labeling, _| {
+    blocking(&shared, move |labeling, state| {
         let json = question.write_all(&answered, true);
         let explanation: Option<&RawValue> = serde_json::from_slice(&json).ok();
         let live = &answered.live;
         let document = labeling.document(row);
-        let (reason, uncertainty) = labeling.reason(live.model(), row);
         let next = NextDocument {
             document: Some(ShownDocument {
                 id: &document.id,
@@ -219,10 +214,10 @@ pub(crate) async fn next(
                 labels: None,
                 place: document.place.to_string(),
             }),
-            reason: Some(reason),
-            uncertainty: Some(uncertainty),
+            reason: Some(proposal.reason),
+            uncertainty: Some(proposal.uncertainty),
             explanation,
-            progress: labeling.progress(live),
+            progress: labeling.progress(state),
         };
         Ok(json_of(live, to_json(&next)))
     })
@@ -248,13 +243,13 @@ pub(crate) async fn review(
     let Client { client, .. } = read(&shared, request).await?;
     check_name(&client)?;
     blocking(&shared, move |labeling, state| {
+        let finding = labeling.next_finding(state, &client);
         let live = state.live();
-        let finding = labeling.next_finding(&live, &client);
         let ids = finding.iter().flat_map(|finding| {
             finding.ids().iter().map(String::as_str).chain(finding.similar_ids())
         });
         let documents = ids.filter_map(|id| shown(&live, id)).collect();
-        let progress = labeling.progress(&live);
+        let progress = labeling.progress(state);
         let next = NextFinding { documents, finding: finding.clone(), progress };
         Ok(json_of(&live, to_json(&next)))
     })
@@ -300,7 +295,7 @@ pub(crate) async fn decide(
     changing(&shared, move |labeling, state| {
         let notes = labeling.decide(state, &reviewer, &decisions, parameters.policy())?;
         let live = state.live();
-        let report = DecisionReport { notes, progress: labeling.progress(&live) };
+        let report = DecisionReport { notes, progress: labeling.progress(state) };
         Ok(json_of(&live, to_json(&report)))
     })
     .await
@@ -345,7 +340,7 @@ pub(crate) async fn undo(
     changing(&shared, move |labeling, state| {
         let ids = labeling.undo(state, &reviewer)?;
         let live = state.live();
-        let report = UndoReport { ids, progress: labeling.progress(&live) };
+        let report = UndoReport { ids, progress: labeling.progress(state) };
         Ok(json_of(&live, to_json(&report)))
     })
     .await
@@ -380,7 +375,7 @@ pub(crate) async fn search(
     };
     blocking(&shared, move |labeling, state| {
         let live = state.live();
-        let documents = labeling.search(&live, query, count)?;
+        let documents = labeling.search(state, query, count)?;
         Ok(json_of(&live, to_json(&FoundDocuments { documents })))
     })
     .await
@@ -427,8 +422,8 @@ async fn read<T: DeserializeOwned>(shared: &Shared, request: Request) -> Result<
 }
 
 fn check_name(name: &str) -> Result<(), Failure> {
-    if name.len() > MAX_NAME || name.contains(char::is_control) {
-        let what = "a name of a client or a reviewer has more than 100 bytes, or a control \
+    if name.chars().count() > MAX_NAME || name.contains(char::is_control) {
+        let what = "a name of a client or a reviewer has more than 100 characters, or a control \
                     character";
         return Err(Failure::Body(what.to_owned()));
     }
@@ -616,6 +611,52 @@ mod tests {
             assert_eq!((reply.status, &*reply.code()), (status, code), "{wrong} {reply:?}");
             assert_eq!(server.get("/v1/labeling").await.json()["labeled"], 0, "{wrong}");
         }
+    }
+
+    /// A new label changes the numbers of labels that come later in byte order.
+    #[tokio::test]
+    async fn new_labels_do_not_mix_up_the_others() {
+        let server = server();
+        let labels = json!(["an early label", "an early label"]);
+        let body = json!({ "client": "a", "decisions": [
+            { "id": "p2", "decision": "label", "labels": labels },
+        ] });
+        let made = post(&server, "decisions?new-labels=true", body).await;
+        assert_eq!(made.status, StatusCode::OK, "{made:?}");
+        let found = server.get("/v1/labeling/search?label=cutlery").await.json();
+        let ids: Vec<&str> = found["documents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["id"].as_str().unwrap())
+            .collect();
+        assert_eq!(ids, ["p1", "p3"]);
+        let undone = post(&server, "undo", json!({ "client": "a" })).await;
+        assert_eq!(undone.status, StatusCode::OK, "{undone:?}");
+        assert_eq!(undone.json()["progress"]["history"], json!([]));
+    }
+
+    #[tokio::test]
+    async fn an_undo_restores_what_was_skipped() {
+        let server = server();
+        let one = |decision: &str| json!([{ "id": "p0", "decision": decision }]);
+        assert_eq!(decide(&server, one("skip")).await.status, StatusCode::OK);
+        let label = json!([{ "id": "p0", "decision": "label", "labels": ["fruit"] }]);
+        let labeled = decide(&server, label).await.json();
+        assert_eq!(
+            (&labeled["progress"]["skipped"], &labeled["progress"]["left"]),
+            (&json!(0), &json!(3))
+        );
+        let undone = post(&server, "undo", json!({ "client": "a" })).await.json();
+        assert_eq!(undone["progress"]["skipped"], 1);
+        // A refused undo does not block earlier ones.
+        let other = json!({ "labels": ["cutlery"] }).to_string();
+        let relabel = json!([{ "id": "a", "decision": "label", "labels": ["fruit"] }]);
+        assert_eq!(decide(&server, relabel).await.status, StatusCode::OK);
+        assert_eq!(server.send("PATCH", "/v1/documents/a", other).await.status, StatusCode::OK);
+        let undo = || post(&server, "undo", json!({ "client": "a" }));
+        assert_eq!(undo().await.status, StatusCode::CONFLICT);
+        assert_eq!(undo().await.json()["progress"]["skipped"], 0);
     }
 
     #[tokio::test]

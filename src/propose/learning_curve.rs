@@ -24,7 +24,7 @@ use crate::search::{Allow, Request, RowRange, RowSet, SearchError};
 pub struct LearningCurve {
     /// From few documents to all documents of the model.
     pub points: Vec<CurvePoint>,
-    /// What is known about each held-out document at each point.
+    /// The numbers of labels of each held-out document at each point.
     #[serde(skip)]
     held_out: Vec<[Counts; DIVISORS.len()]>,
 }

@@ -59,14 +59,14 @@ pub(crate) struct Labeling {
     board: Mutex<Board>,
 }
 
-/// What changes with each decision.
+/// The part of the state that changes with each decision.
 #[derive(Debug)]
 struct Board {
     predictions: Predictions,
     decided: Decided,
     file: DecisionFile,
     claims: Claims,
-    /// What each client can withdraw, last decision last.
+    /// The requests that each client can withdraw, last request last.
     undo: HashMap<String, Vec<Withdrawal>>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Decision {
     pub(crate) seen: Option<Vec<String>>,
 }
 
-/// Who decides.
+/// The person who decides, and their page.
 #[derive(Debug, Clone)]
 pub(crate) struct Reviewer {
     /// Identifies the page of a browser.
@@ -208,7 +208,8 @@ impl Labeling {
         let opened = DecisionFile::open(&path);
         let (file, decided) = opened.map_err(|source| ServerError::Decisions { path, source })?;
         let options = options_like(live.model());
-        let trainer = Trainer::builder().options(options).engines(engines.clone()).build();
+        let trainer = Trainer::builder().options(options).engines(engines.clone());
+        let trainer = trainer.corpus_name("the pool").build();
         let pool = Pool::new(&trainer, &documents)?;
         let ids = documents.iter().map(|document| document.id.clone());
         let rows: HashMap<String, u32> = ids.zip(0u32..).collect();

@@ -1,4 +1,4 @@
-//! The web pages, and its content security policy.
+//! The web pages, and their content security policy.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};

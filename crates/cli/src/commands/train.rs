@@ -70,7 +70,12 @@ impl Train {
         let training_progress = TrainingProgress::new(verbosity, reading);
         let on_event = |event: Event<'_>| training_progress.on_event(event);
         let builder = Trainer::builder().options(options).engines(engines);
-        let builder = builder.corpus_name(name(&self.corpora)).on_event(&on_event);
+        let sources = if self.corpora.is_empty() {
+            self.label_descriptions.as_slice()
+        } else {
+            &self.corpora
+        };
+        let builder = builder.corpus_name(name(sources)).on_event(&on_event);
         let trainer = builder.build();
         let corpus = corpus.into_iter().flatten();
         let (result, described) = if descriptions.is_empty() {

@@ -1,5 +1,5 @@
-//! The file of decisions: what was decided about each document, by whom, and what was expected of
-//! the model then.
+//! The file of decisions: the decisions about each document, with the name of the person and the
+//! expected quality of the model.
 //!
 //! Labels are stored in the model. This file also has the decisions that do not change the model,
 //! and the history of the expected quality. It has one line of JSON per decision, which is on disk
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// What was decided about a document.
+/// The kind of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Action {
@@ -53,7 +53,7 @@ pub(crate) struct Line {
     /// For `undo`, the decision that was withdrawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) withdrawn: Option<Action>,
-    /// For `undo`, what holds again: `keep` or `skip`, if anything.
+    /// For `undo`, the earlier `keep` or `skip` that applies again, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) restored: Option<Action>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Point {
     pub(crate) was_right: Option<bool>,
 }
 
-/// What follows from all decisions in the file.
+/// The result of all decisions in the file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Decided {
     /// The documents whose labels somebody confirmed or chose.

@@ -231,3 +231,27 @@ fn is_labeled(live: &LiveModel, documents: &[Document]) -> Vec<bool> {
 fn report(error: &ClassifyError) {
     tracing::error!("the pool was not predicted again: {error}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::NewLabelPolicy;
+    use crate::test_server::TestServer;
+
+    /// Labels are numbered in byte order, so a new label changes the numbers of later ones.
+    #[test]
+    fn predictions_follow_the_numbers_of_labels() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        let documents = [Document::text("p", "apple plum"), Document::text("q", "fork")];
+        let mut predictions = Predictions::new(&state.live(), &documents).unwrap();
+        let names = |predictions: &Predictions| [0, 1].map(|row| predictions.labels(row));
+        let before = names(&predictions);
+        assert_eq!(before, [["fruit"], ["cutlery"]]);
+        let early = Document::text("new", "spoon").labels(["an early label"]);
+        let _ = state.edit(&[early], Vec::new(), NewLabelPolicy::Allow).unwrap();
+        assert!(!predictions.see(&state.live(), &documents));
+        assert_eq!(names(&predictions), before);
+        assert_eq!(predictions.reason(0), Reason::Perhaps("fruit"));
+    }
+}

@@ -32,7 +32,7 @@ const FOUND: usize = 20;
 /// Maximum number of documents that a search returns.
 const MAX_FOUND: usize = 1000;
 
-/// Who asks for a document.
+/// The page that sends a request.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Client {
@@ -127,7 +127,7 @@ pub(crate) struct UndoReport {
     progress: Progress,
 }
 
-/// What to search for: exactly one of `text`, `similar` and `label`.
+/// The search: exactly one of `text`, `similar` and `label`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -610,6 +610,21 @@ mod tests {
             let reply = decide(&server, json!([right, wrong])).await;
             assert_eq!((reply.status, &*reply.code()), (status, code), "{wrong} {reply:?}");
             assert_eq!(server.get("/v1/labeling").await.json()["labeled"], 0, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn removed_documents_are_not_proposed_again() {
+        let server = server();
+        let label = json!([{ "id": "p0", "decision": "label", "labels": ["fruit"] }]);
+        assert_eq!(decide(&server, label).await.status, StatusCode::OK);
+        let removed = decide(&server, json!([{ "id": "p0", "decision": "remove" }])).await.json();
+        assert_eq!(
+            (&removed["progress"]["left"], &removed["progress"]["labeled"]),
+            (&json!(3), &json!(0))
+        );
+        for client in ["a", "b", "c", "d"] {
+            assert_ne!(next(&server, client).await, "p0");
         }
     }
 

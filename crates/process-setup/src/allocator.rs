@@ -1,4 +1,4 @@
-//! The allocator of command-line programs. It exits with a message when memory runs out.
+//! An allocator for command-line programs that exits with a message when memory runs out.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_long;
@@ -13,8 +13,8 @@ use crate::ending::exit_out_of_memory;
 ///
 /// With the C library's allocator, threads wait for each other when they allocate and free many
 /// small objects. When memory runs out, this allocator removes the temporary files of
-/// [outputs](array_file::output), prints a message on stderr and exits with code 5. Only reading a
-/// file into [`Bytes`](array_file::Bytes) returns an error instead.
+/// [outputs](array_file::output), prints a message on stderr and exits with code 5. The only
+/// exception is reading a file into [`Bytes`](array_file::Bytes), which returns an error.
 ///
 /// ```
 /// #[global_allocator]
@@ -59,7 +59,7 @@ fn exit_if_failed(pointer: *mut u8, size: usize) -> *mut u8 {
 }
 
 /// mimalloc's option `mi_option_purge_delay`: milliseconds after which freed memory is returned to
-/// the system. `libmimalloc-sys` names only the option after it. `tests/freed_memory.rs` fails if
+/// the system. `libmimalloc-sys` exports only the option after it. `tests/freed_memory.rs` fails if
 /// this number identifies another option.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
@@ -67,7 +67,7 @@ const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 ///
 /// By default, freed memory is returned to the system after a second. Keeping it speeds up work
 /// that repeatedly allocates and frees much memory: clearing new pages can take an eighth of the
-/// running time. Meanwhile, other processes have less memory.
+/// running time. The memory is not available to other processes.
 ///
 /// ```
 /// process_setup::keep_freed_memory();
@@ -76,19 +76,19 @@ pub fn keep_freed_memory() {
     set_purge_delay(-1);
 }
 
-/// Makes [`Allocator`] return freed memory to the system after `delay` instead of a second.
+/// Makes [`Allocator`] return freed memory to the system after `delay` instead of after a second.
 ///
 /// The delay has a resolution of milliseconds. Memory that the calling thread has already freed is
-/// returned immediately. Use this between stages, so that memory freed by one stage does not add to
-/// the memory of the next.
+/// returned immediately. Call this between stages of work, so that memory freed by one stage does
+/// not add to the memory use of the next.
 ///
 /// ```
 /// process_setup::return_freed_memory_after(std::time::Duration::from_millis(300));
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
     set_purge_delay(c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
-    // mimalloc schedules the next return when memory is freed. This call returns memory
-    // immediately.
+    // mimalloc reads the delay when memory is freed. Memory that is already free is returned by
+    // `mi_collect`.
     #[expect(unsafe_code, reason = "calls a C function")]
     // SAFETY: `mi_collect` has no preconditions.
     unsafe {

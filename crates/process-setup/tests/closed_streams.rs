@@ -8,14 +8,14 @@ use array_file::output::{Output, OutputProblem};
 
 process_setup::note_closed_streams_before_main!();
 
-/// Environment variable that marks the process that runs this test with a closed stderr.
+/// Environment variable that is set in the child process, whose stderr is closed.
 const CHILD: &str = "CLOSED_STREAMS_CHILD";
 
 #[test]
 fn output_to_a_closed_stream_is_an_error() {
     if std::env::var_os(CHILD).is_some() {
-        let refused = Output::open("/dev/stderr".as_ref()).unwrap_err();
-        assert!(matches!(refused.problem, OutputProblem::Closed));
+        let error = Output::open("/dev/stderr".as_ref()).unwrap_err();
+        assert!(matches!(error.problem, OutputProblem::Closed));
         return;
     }
     assert!(Output::open("/dev/stderr".as_ref()).is_ok());

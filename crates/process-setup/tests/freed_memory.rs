@@ -1,5 +1,5 @@
-//! Tests that freed memory is kept or returned. This needs a separate process, because the setting
-//! is process-wide.
+//! Tests that freed memory is kept or returned as requested. The test needs a separate process,
+//! because the setting is process-wide.
 
 #![cfg(target_os = "linux")]
 
@@ -9,16 +9,17 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
-/// Returns the number of pages that the system has cleared for this process so far.
+/// Returns the number of pages that the system has cleared for this process so far: its minor page
+/// faults.
 fn cleared() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has this file");
-    // The name of the program is in parentheses; the third field follows.
+    // The second field is the program name in parentheses. The third field follows it.
     let (_, fields) = stat.rsplit_once(')').expect("the name ends with a parenthesis");
     let faults = fields.split_whitespace().nth(7).expect("minor faults");
     faults.parse().expect("a number")
 }
 
-/// Counts the pages cleared while the same memory is allocated and freed ten times.
+/// Returns the number of pages cleared while memory is allocated and freed ten times.
 fn cleared_for_ten() -> u64 {
     let before = cleared();
     for _ in 0..10 {

@@ -17,7 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Interval between lines if stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Progress of one stage of work. Dropping it removes the bar.
+/// The progress display of one stage of work. Dropping it removes the bar.
 ///
 /// ```
 /// use progress::Progress;
@@ -40,9 +40,9 @@ impl Progress {
     ///
     /// `total` is the amount of work, in any unit, or 0 if it is not known.
     pub fn new(stage: &'static str, total: u64, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let is_terminal = std::io::stderr().is_terminal();
         let length = (total > 0).then_some(total);
-        let bar = if terminal && !quiet {
+        let bar = if is_terminal && !quiet {
             ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr())
         } else {
             let hidden = ProgressBar::hidden();
@@ -58,11 +58,11 @@ impl Progress {
             bar.set_style(style);
         }
         bar.set_prefix(stage);
-        let lines = !terminal && !quiet;
-        Self { bar, stage, last_line: lines.then(|| Mutex::new(Instant::now())) }
+        let has_lines = !is_terminal && !quiet;
+        Self { bar, stage, last_line: has_lines.then(|| Mutex::new(Instant::now())) }
     }
 
-    /// Shows that `done` of the total is complete, with a message.
+    /// Shows that `done` units of work are complete, with a message.
     ///
     /// Threads may call this out of order, because the bar never moves back.
     pub fn show(&self, done: u64, message: &str) {
@@ -76,17 +76,17 @@ impl Progress {
         if last.elapsed() >= LINE_INTERVAL {
             *last = Instant::now();
             let line = self.line(message);
-            // If stderr is closed, the progress cannot be shown.
+            // If stderr is closed, progress cannot be shown.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
 
-    /// Changes the total. The stage must have started with a total above 0.
+    /// Changes the total. The display must have been created with a total above 0.
     pub fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// Hides the bar while `print` runs, so that the bar does not overwrite its lines.
+    /// Hides the bar while `print` runs, so that the bar does not overwrite what it prints.
     pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)
     }
@@ -103,8 +103,8 @@ impl Progress {
         }
         let total = self.bar.length().unwrap_or(0);
         if total > 0 {
-            let share = self.bar.position() as f64 / total as f64;
-            parts.push(format!("{:.0} %", 100.0 * share.min(1.0)));
+            let fraction = self.bar.position() as f64 / total as f64;
+            parts.push(format!("{:.0} %", 100.0 * fraction.min(1.0)));
         }
         format!("{}: {}", self.stage, parts.join(", "))
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_have_a_share_if_the_total_is_known() {
+    fn lines_show_a_percentage_if_the_total_is_known() {
         let progress = Progress::new("reading", 200, true);
         progress.show(100, "7 lines");
         progress.show(50, "");

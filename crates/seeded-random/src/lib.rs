@@ -1,4 +1,4 @@
-//! Random numbers that are equal on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
+//! Random numbers that are the same on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
 //!
 //! This crate reads neither a clock nor the system's entropy: every number depends only on a seed.
 //!
@@ -34,8 +34,8 @@ impl Random {
 
     /// Creates one of the 2⁶⁴ independent generators of a seed.
     ///
-    /// If each unit of parallel work has its own stream, the numbers do not depend on the order in
-    /// which the units are processed.
+    /// If each parallel task has its own stream, the numbers do not depend on the order in which the
+    /// tasks run.
     pub const fn stream(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed ^ mix(stream.wrapping_add(STEP))) }
     }
@@ -57,7 +57,7 @@ impl Random {
     }
 
     /// Returns a number below `limit`, or 0 if `limit` is 0.
-    #[expect(clippy::cast_possible_truncation, reason = "below the limit, which is a usize")]
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below `limit`, a usize")]
     pub const fn below(&mut self, limit: usize) -> usize {
         // The bias is at most limit / 2⁶⁴.
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
@@ -76,9 +76,9 @@ impl Random {
     pub fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
         let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         let size = size.min(numbers.len());
-        for at in 0..size {
-            let other = at + self.below(numbers.len() - at);
-            numbers.swap(at, other);
+        for index in 0..size {
+            let other = index + self.below(numbers.len() - index);
+            numbers.swap(index, other);
         }
         numbers.truncate(size);
         numbers.sort_unstable();
@@ -88,7 +88,7 @@ impl Random {
 
 /// Returns a number in [0, 1) that depends only on `seed` and `number`.
 ///
-/// Use it for decisions about items that are not visited in order.
+/// Use it for decisions about numbered items that are not visited in a fixed order.
 ///
 /// ```
 /// let eighth = seeded_random::unit(1, 8);
@@ -116,7 +116,7 @@ mod tests {
 
     /// Checks the first numbers of Vigna's `splitmix64.c` for the seed 1234567.
     #[test]
-    fn numbers_of_the_reference() {
+    fn numbers_equal_the_reference_implementation() {
         let mut random = Random::new(1_234_567);
         let found: [u64; 3] = std::array::from_fn(|_| random.next_u64());
         assert_eq!(
@@ -139,7 +139,7 @@ mod tests {
         assert_ne!(Random::stream(3, 5).next_u64(), Random::stream(3, 4).next_u64());
         assert_ne!(Random::stream(4, 4).next_u64(), Random::stream(3, 4).next_u64());
         assert!(to_unit(u64::MAX) < 1.0 && to_unit(0) <= 0.0);
-        // Each number of a sequence can also be computed from its position.
+        // `unit` computes any number of a sequence from its position.
         let mut random = Random::new(11);
         assert_eq!(
             (1..4).map(|_| random.unit()).collect::<Vec<_>>(),

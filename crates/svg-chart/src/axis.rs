@@ -3,7 +3,7 @@
 use crate::text::text_width;
 
 /// [`Axis::from_zero`] ignores values that exceed the 90th percentile by more than this factor.
-const OUTLIER: f64 = 3.0;
+const OUTLIER_FACTOR: f64 = 3.0;
 
 /// The spacing of values along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +27,14 @@ pub struct Axis {
     pub scale: Scale,
     /// Text that follows the number of each tick, such as ` ×`.
     pub unit: &'static str,
-    /// The values that get a tick; `None`: ticks at round numbers.
+    /// The values that get a tick, or `None` for ticks at round numbers.
     pub marked: Option<Vec<f64>>,
     /// The names of groups, which replace the ticks. Group `g` spans the values `g` to `g + 1`.
-    /// Empty: the axis has no groups.
+    /// Empty if the axis has no groups.
     pub groups: Vec<String>,
 }
 
-/// A value on an axis with its label.
+/// A value on an axis, with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
@@ -58,15 +58,16 @@ impl Axis {
         Self { groups, ..Self::new("", 0.0, to, Scale::Linear) }
     }
 
-    /// Creates an axis from 0 to a round number that is not below any value, except outliers.
+    /// Creates an axis from 0 to a round number that is not below any value except outliers.
     ///
     /// Values that are not finite are ignored.
     pub fn from_zero(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let max = values.last().copied().unwrap_or(0.0);
-        let usual = values.get((values.len() * 9 / 10).saturating_sub(1)).copied().unwrap_or(max);
-        let max = if usual > 0.0 && max > OUTLIER * usual { 1.1 * usual } else { max };
+        let rank = (values.len() * 9 / 10).saturating_sub(1);
+        let typical = values.get(rank).copied().unwrap_or(max);
+        let max = if typical > 0.0 && max > OUTLIER_FACTOR * typical { 1.1 * typical } else { max };
         let max = if max > 0.0 { max } else { 1.0 };
         let step = round_step(max);
         Self::new(name, 0.0, step * libm::ceil(max / step - 1e-9), Scale::Linear)
@@ -81,8 +82,8 @@ impl Axis {
         self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
-    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are moved to
-    /// that end.
+    /// Returns the position of a value, from 0 to 1. Values beyond an end of the axis are clamped
+    /// to that end.
     pub(super) fn position(&self, value: f64) -> f64 {
         let map = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -96,29 +97,29 @@ impl Axis {
     /// Returns the ticks in increasing order.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         if self.has_names() {
-            let middles = (0..self.groups.len()).map(|group| group as f64 + 0.5);
-            let ticks = middles.zip(&self.groups);
+            let centers = (0..self.groups.len()).map(|group| group as f64 + 0.5);
+            let ticks = centers.zip(&self.groups);
             return ticks.map(|(value, name)| Tick { value, text: name.clone() }).collect();
         }
         let values = match (&self.marked, self.scale) {
             (Some(marked), _) => marked.clone(),
-            (None, Scale::Linear) => linear(self.from, self.to),
-            (None, Scale::Logarithmic) => logarithmic(self.from, self.to),
+            (None, Scale::Linear) => linear_ticks(self.from, self.to),
+            (None, Scale::Logarithmic) => logarithmic_ticks(self.from, self.to),
         };
-        let tick = |value| Tick { value, text: number(value) + self.unit };
+        let tick = |value| Tick { value, text: format_number(value) + self.unit };
         values.into_iter().map(tick).collect()
     }
 }
 
 /// Returns two to six multiples of a round step between two values.
-fn linear(from: f64, to: f64) -> Vec<f64> {
+fn linear_ticks(from: f64, to: f64) -> Vec<f64> {
     let span = to - from;
     if !(span > 0.0 && span.is_finite()) {
         return vec![from];
     }
     let step = round_step(span);
     let first = libm::ceil(from / step - 1e-9);
-    let ticks = (0..12).map(|at| (first + f64::from(at)) * step);
+    let ticks = (0..12).map(|index| (first + f64::from(index)) * step);
     ticks.take_while(|&tick| tick <= to + step * 1e-9).collect()
 }
 
@@ -130,9 +131,9 @@ fn round_step(span: f64) -> f64 {
     steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span)
 }
 
-/// Returns at most nine powers of ten between two values above 0. If there are few, also returns 2
-/// and 5 times these powers.
-fn logarithmic(from: f64, to: f64) -> Vec<f64> {
+/// Returns at most nine powers of ten between two values above 0. If the values span at most two
+/// powers, also returns 2 and 5 times each power.
+fn logarithmic_ticks(from: f64, to: f64) -> Vec<f64> {
     let from = from.max(f64::MIN_POSITIVE);
     if !(to > from && to.is_finite()) {
         return vec![from];
@@ -155,7 +156,7 @@ fn logarithmic(from: f64, to: f64) -> Vec<f64> {
 }
 
 /// Formats a number with about three digits: `0.25`, `40`, `3k`, `1.5M`.
-pub(super) fn number(value: f64) -> String {
+pub(super) fn format_number(value: f64) -> String {
     let (value, suffix) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),
         size if size >= 1e3 => (value / 1e3, "k"),
@@ -175,7 +176,7 @@ pub(super) fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn values(axis: &Axis) -> Vec<String> {
+    fn labels(axis: &Axis) -> Vec<String> {
         axis.ticks().into_iter().map(|tick| tick.text).collect()
     }
 
@@ -190,22 +191,22 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!(values(&Axis::unit("")), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
-        let linear = |from, to| values(&Axis::new("", from, to, Scale::Linear));
+        assert_eq!(labels(&Axis::unit("")), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        let linear = |from, to| labels(&Axis::new("", from, to, Scale::Linear));
         assert_eq!(linear(0.0, 7.43), ["0", "2", "4", "6"]);
         assert_eq!(linear(0.3, 2.477), ["0.5", "1", "1.5", "2"]);
         assert_eq!(linear(-1.0, 1.0), ["-1", "-0.5", "0", "0.5", "1"]);
         assert_eq!(linear(0.0, 12_000.0), ["0", "5k", "10k"]);
         assert_eq!(linear(4.0, 4.0), ["4"]);
         assert_eq!(linear(0.0, 0.004), ["0", "0.001", "0.002", "0.003", "0.004"]);
-        let log = |from, to| values(&Axis::new("", from, to, Scale::Logarithmic));
+        let log = |from, to| labels(&Axis::new("", from, to, Scale::Logarithmic));
         assert_eq!(log(1.0, 3_713.0), ["1", "10", "100", "1k"]);
         assert_eq!(log(1.0, 60.0), ["1", "2", "5", "10", "20", "50"]);
         assert_eq!(log(1.0, 1.0), ["1"]);
         let wide = log(1.0, 1e30);
         assert!(wide.len() > 3 && wide.len() <= 9, "{wide:?}");
         let marked = Axis { marked: Some(vec![781_265.0]), unit: " ×", ..Axis::unit("") };
-        assert_eq!(values(&marked), ["781.26k ×"]);
+        assert_eq!(labels(&marked), ["781.26k ×"]);
     }
 
     #[test]
@@ -222,14 +223,15 @@ mod tests {
             assert!((axis.to - to).abs() < to * 1e-9, "{max}: {}", axis.to);
             assert!(axis.ticks().len() > 2, "{max}");
         }
-        // No values above 0, and an outlier among many values.
+        // Without a value above 0, the axis ends at 1.
         assert!((Axis::from_zero("", [0.0, f64::NAN]).to - 1.0).abs() < 1e-9);
-        let values = (0..20).map(|at| if at == 7 { 900.0 } else { 1.0 });
+        // An outlier among many values does not extend the axis.
+        let values = (0..20).map(|index| if index == 7 { 900.0 } else { 1.0 });
         assert!(Axis::from_zero("", values).to < 2.0);
     }
 
     #[test]
-    fn unusual_ends_give_few_ticks() {
+    fn unusual_ends_have_few_ticks() {
         for (from, to) in [
             (f64::NAN, 1.0),
             (0.0, f64::INFINITY),

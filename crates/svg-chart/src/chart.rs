@@ -1,11 +1,11 @@
-//! Charts with their marks, legend, and axes.
+//! Charts with their marks, legend and axes.
 
 use std::fmt::Write as _;
 
-use crate::axis::{Axis, number};
+use crate::axis::{Axis, format_number};
 use crate::text::{LINE, escape, text_width};
 
-/// Width of the sample before a name in the legend, in units of the view box.
+/// Width of the color sample before a name in the legend, in units of the view box.
 const SAMPLE: f64 = 14.0;
 
 /// The source of the colors of a chart.
@@ -26,29 +26,29 @@ const OWN_COLORS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc7
 pub enum Mark {
     /// A line through points. The legend shows lines that have a name.
     Line {
-        /// Number of the color.
+        /// Index of the color.
         class: usize,
         /// The points, in order.
         points: Vec<(f64, f64)>,
-        /// The name in the legend; empty: not in the legend.
+        /// The name in the legend; empty if the line is not in the legend.
         name: String,
     },
     /// Separate points.
     Dots {
-        /// Number of the color.
+        /// Index of the color.
         class: usize,
         /// The points.
         points: Vec<Dot>,
     },
-    /// Bars that stand on the lower end of the second axis. The legend shows bars that have a name.
+    /// Bars that start at the lower end of the second axis. The legend shows bars that have a name.
     ///
-    /// A bar that is higher than the axis is cut off, and its height is written inside the bar.
+    /// A bar that is higher than the axis is cut off, and its value is written inside the bar.
     Bars {
-        /// Number of the color.
+        /// Index of the color.
         class: usize,
         /// The bars.
         bars: Vec<Bar>,
-        /// The name in the legend; empty: not in the legend.
+        /// The name in the legend; empty if the bars are not in the legend.
         name: String,
     },
     /// The diagonal from the lower ends of both axes to their upper ends.
@@ -146,7 +146,7 @@ fn own_style() -> String {
 
 /// The legend: the names of lines and bars, in rows that fit the width.
 struct Legend {
-    names: Vec<LegendEntry>,
+    entries: Vec<LegendEntry>,
     rows: usize,
 }
 
@@ -161,7 +161,7 @@ struct LegendEntry {
 
 impl Legend {
     fn new(marks: &[Mark], width: f64) -> Self {
-        let mut legend = Self { names: Vec::new(), rows: 0 };
+        let mut legend = Self { entries: Vec::new(), rows: 0 };
         let mut x = LINE;
         for mark in marks {
             let (Mark::Line { class, name, .. } | Mark::Bars { class, name, .. }) = mark else {
@@ -170,22 +170,22 @@ impl Legend {
             if name.is_empty() {
                 continue;
             }
-            let needed = SAMPLE + 4.0 + text_width(name) + LINE;
-            if legend.rows == 0 || (x + needed > width && x > LINE) {
+            let entry_width = SAMPLE + 4.0 + text_width(name) + LINE;
+            if legend.rows == 0 || (x + entry_width > width && x > LINE) {
                 legend.rows += 1;
                 x = LINE;
             }
             let row = legend.rows - 1;
             let is_line = matches!(mark, Mark::Line { .. });
-            legend.names.push(LegendEntry { name: name.clone(), class: *class, is_line, x, row });
-            x += needed;
+            legend.entries.push(LegendEntry { name: name.clone(), class: *class, is_line, x, row });
+            x += entry_width;
         }
         legend
     }
 
     /// Writes the legend, with the baseline of its first row at `top`.
     fn write(&self, svg: &mut String, top: f64) {
-        for LegendEntry { name, class, is_line, x, row } in &self.names {
+        for LegendEntry { name, class, is_line, x, row } in &self.entries {
             let y = top + *row as f64 * LINE;
             let color = class % OWN_COLORS.len();
             let _ = if *is_line {
@@ -229,8 +229,8 @@ impl<'c> Area<'c> {
         Self {
             x: &chart.x,
             y: &chart.y,
-            // Space for the rotated name of the axis and the labels of its ticks. The name of the
-            // first group, if there are groups, begins to the left of the group.
+            // Space for the rotated name of the axis and the labels of its ticks. If there are
+            // groups, the name of the first group begins to the left of the group.
             left: (LINE + 8.0 + widest(&chart.y)).max(chart.x.names_height()),
             // The right half of the last label of the first axis extends beyond the axis.
             right: width
@@ -370,7 +370,7 @@ impl<'c> Area<'c> {
                  text-anchor=\"end\">{} ↑</text>",
                 f64::midpoint(start, end) + 4.0,
                 top + 4.0,
-                number(bar.height)
+                format_number(bar.height)
             );
         }
     }
@@ -407,13 +407,13 @@ mod tests {
 
     /// The names in a legend stay inside the chart, and the plot area begins below them.
     #[test]
-    fn names_of_a_legend_do_not_overlap() {
+    fn legend_entries_do_not_overlap() {
         let names =
             ["micro F1", "a rather long name of a line", "x", "macro F1", "another long one"];
         let marks: Vec<Mark> = names.iter().map(|name| line(name)).collect();
         let legend = Legend::new(&marks, 300.0);
-        assert!(legend.rows > 1 && legend.names.len() == names.len());
-        for pair in legend.names.windows(2) {
+        assert!(legend.rows > 1 && legend.entries.len() == names.len());
+        for pair in legend.entries.windows(2) {
             let end = pair[0].x + SAMPLE + 4.0 + text_width(&pair[0].name);
             assert!(end <= 300.0);
             assert!(pair[1].row > pair[0].row || end < pair[1].x, "{}", pair[1].name);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn points_lie_on_the_axes() {
+    fn axes_span_the_plot_area() {
         let chart = Chart::new("", Axis::unit("x"), Axis::unit("y"), Vec::new());
         let area = Area::new(&chart, 0.0, &Legend::new(&[], 420.0));
         assert!(

@@ -35,33 +35,33 @@ pub struct GroupedBars {
     pub groups: Vec<String>,
     /// The names of the series.
     pub series: Vec<String>,
-    /// The values, as `values[group][series]`. NaN: not measured, so there is no bar.
+    /// The values, as `values[group][series]`. A value that was not measured is NaN and has no bar.
     pub values: Vec<Vec<f64>>,
 }
 
 impl GroupedBars {
-    /// Returns the chart, which is as wide as its groups require. Bars of outliers are cut off.
+    /// Returns the chart, which is as wide as its groups require. The bars of outliers are cut off.
     pub fn chart(&self) -> Chart {
         let x = Axis::groups(self.groups.clone());
         let y = Axis::from_zero(self.unit.clone(), self.values.iter().flatten().copied());
-        let group = BAR * self.series.len() as f64 + GAP;
-        let title = 1.3 * CHARACTER * self.title.chars().count() as f64 + 2.0 * LINE;
-        let width = (5.0 * LINE + group * self.groups.len() as f64).max(title);
+        let group_width = BAR * self.series.len() as f64 + GAP;
+        let title_width = 1.3 * CHARACTER * self.title.chars().count() as f64 + 2.0 * LINE;
+        let width = (5.0 * LINE + group_width * self.groups.len() as f64).max(title_width);
         let size = (width, HEIGHT + x.names_height() + 8.0 * LINE);
-        let marks = (0..self.series.len()).map(|series| self.bars(series, group)).collect();
+        let marks = (0..self.series.len()).map(|series| self.bars(series, group_width)).collect();
         Chart { size, ..Chart::new(self.title.clone(), x, y, marks) }
     }
 
-    /// Returns the bars of a series. A group is `group` units of the view box wide.
-    fn bars(&self, series: usize, group: f64) -> Mark {
+    /// Returns the bars of a series. `group_width` is in units of the view box.
+    fn bars(&self, series: usize, group_width: f64) -> Mark {
         let name = &self.series[series];
-        let from = (GAP / 2.0 + BAR * series as f64) / group;
+        let offset = (GAP / 2.0 + BAR * series as f64) / group_width;
         let groups = self.groups.iter().zip(&self.values).enumerate();
-        let bars = groups.filter_map(|(at, (group_name, values))| {
+        let bars = groups.filter_map(|(group, (group_name, values))| {
             let height = *values.get(series)?;
             let text = format!("{group_name} {name}: {height:.4}");
-            let from = at as f64 + from;
-            height.is_finite().then_some(Bar { from, to: from + BAR / group, height, text })
+            let from = group as f64 + offset;
+            height.is_finite().then_some(Bar { from, to: from + BAR / group_width, height, text })
         });
         Mark::Bars { class: series, bars: bars.collect(), name: name.clone() }
     }
@@ -91,7 +91,7 @@ mod tests {
         values[7] = vec![900.0];
         values[8] = vec![f64::NAN];
         let svg = svg(values);
-        // The lowest bar is still half as high as the highest.
+        // The outlier does not shrink the other bars.
         let heights: Vec<f64> = svg
             .split("\"><title>")
             .filter_map(|before| before.rsplit_once("height=\"")?.1.parse().ok())

@@ -1,7 +1,7 @@
 //! Draws charts as SVG: axes with round ticks, lines, dots and bars, and a legend.
 //!
 //! With [`Colors::Page`], a chart takes its colors from the style sheet of its page, so it follows
-//! the page's theme. With [`Colors::Own`], it contains its colors, so it can be a separate file.
+//! the page's theme. With [`Colors::Own`], it defines its own colors, so it can be a separate file.
 //! All text is escaped.
 //!
 //! ```

@@ -24,7 +24,7 @@ impl Folder {
         self.path().join(name)
     }
 
-    /// Returns the path of a file in the folder, as an argument of a command.
+    /// Returns the path of a file in the folder as a string, for command lines.
     pub fn text(&self, name: &str) -> String {
         text(&self.at(name)).to_owned()
     }
@@ -42,14 +42,14 @@ impl Folder {
         fs::read_to_string(self.at(name)).unwrap()
     }
 
-    /// Returns the temporary files of outputs that a program left in the folder.
+    /// Returns the temporary output files that a program left in the folder.
     pub fn unfinished_outputs(&self) -> Vec<PathBuf> {
-        let names = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
+        let paths = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
     }
 }
 
-/// Converts a path to an argument of a command.
+/// Converts a path to a command-line argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

@@ -11,10 +11,10 @@
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
-//! This crate does not depend on `classify`, because the tests of `classify` use this crate. Cargo
-//! would compile the library twice, once for its own tests and once for this crate, with
-//! incompatible types. Fixtures that use the types of the library (engines, filters, documents) are
-//! in `tests/fixtures` instead.
+//! This crate does not depend on `classify`, because the tests of `classify` use this crate.
+//! Otherwise, Cargo would compile the library twice, once for its own tests and once for this
+//! crate, with incompatible types. Fixtures that use the types of the library (engines, filters,
+//! documents) are in `tests/fixtures` instead.
 //!
 //! `tests/style.rs` checks the style rules; `examples/style.rs` lists the violations.
 

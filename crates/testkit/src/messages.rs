@@ -20,7 +20,7 @@ impl Messages {
         Self { folder: folder.to_str().unwrap().to_owned(), text: String::new() }
     }
 
-    /// Adds the command and the messages of a run, and checks its exit code.
+    /// Appends the command and the messages of a run, and checks its exit code.
     ///
     /// The messages of a failure start at the line that begins with `error`. Progress lines are
     /// omitted, because only slow machines print them. Times are shown as `{time}`.
@@ -43,14 +43,14 @@ fn is_progress(line: &str) -> bool {
     line.ends_with(" %") || line.contains(" documents, ") && line.contains("/s")
 }
 
-/// Replaces the numbers of seconds in a line by `{time}`.
+/// Replaces each number of seconds in a line with `{time}`.
 fn without_times(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    let is_time = |at: usize| {
-        let unit = words.get(at + 1).map(|word| word.trim_end_matches([',', ';']));
-        words[at].parse::<f64>().is_ok() && unit == Some("s")
+    let is_time = |index: usize| {
+        let unit = words.get(index + 1).map(|word| word.trim_end_matches([',', ';']));
+        words[index].parse::<f64>().is_ok() && unit == Some("s")
     };
-    let word = |at: usize| if is_time(at) { "{time}" } else { words[at] };
+    let word = |index: usize| if is_time(index) { "{time}" } else { words[index] };
     (0..words.len()).map(word).collect::<Vec<_>>().join(" ") + "\n"
 }
 

@@ -24,8 +24,9 @@ pub struct Run {
 }
 
 impl Program {
-    /// Creates a program at this path that starts in the root of the repository. In a test of the
-    /// crate that builds the program, the path is `env!("CARGO_BIN_EXE_…")`.
+    /// Creates a runner for the program at `path`, which starts in the root of the repository.
+    ///
+    /// In tests of the crate that builds the program, the path is `env!("CARGO_BIN_EXE_…")`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), folder: crate::root(), hides_gpus: false }
     }
@@ -52,13 +53,13 @@ impl Program {
         command
     }
 
-    /// Runs the program with empty input.
+    /// Runs the program with empty standard input.
     pub fn run(&self, arguments: &[&str]) -> Run {
         self.run_with(arguments, b"")
     }
 
     /// Runs the program with `input` as standard input. The program may exit before it has read all
-    /// input.
+    /// of it.
     pub fn run_with(&self, arguments: &[&str], input: &[u8]) -> Run {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,7 +67,7 @@ impl Program {
         let mut pipe = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A program may close its input early.
+                // The program may close its input early, so this may fail.
                 let _ = pipe.write_all(input);
             });
             child.wait_with_output().unwrap().into()
@@ -86,6 +87,10 @@ impl Program {
 }
 
 impl From<Output> for Run {
+    /// Converts the output of a program.
+    ///
+    /// # Panics
+    ///
     /// Panics if a signal ended the program, or if its output is not UTF-8.
     fn from(output: Output) -> Self {
         let [out, err] =

@@ -21,13 +21,13 @@ impl Server {
     pub fn start(command: &mut Command) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let mut before = String::new();
+        let mut startup = String::new();
         let address = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("server exited early: {before}"));
+            let line = lines.next().unwrap_or_else(|| panic!("server exited early: {startup}"));
             if let Some(address) = line.strip_prefix("listening on http://") {
                 break address.to_owned();
             }
-            before += &line;
+            startup += &line;
         };
         let log = Arc::new(Mutex::new(String::new()));
         let copy = Arc::clone(&log);
@@ -52,7 +52,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Returns the output on standard error since the server started to listen.
+    /// Returns what the server wrote to standard error after it started to listen.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }

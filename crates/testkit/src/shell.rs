@@ -8,7 +8,7 @@ use crate::{Folder, Run};
 /// A temporary folder in which a shell runs the program.
 ///
 /// In a command line, `classify` is the program, and `$SAMPLE` is the folder of the sample corpus.
-/// The program detects no GPU.
+/// GPUs are hidden from the program.
 #[derive(Debug)]
 pub struct Shell {
     folder: Folder,
@@ -16,8 +16,9 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Creates an empty folder for the program at this path. In a test of the crate that builds the
-    /// program, the path is `env!("CARGO_BIN_EXE_classify")`.
+    /// Creates an empty folder in which command lines run the program at the path `program`.
+    ///
+    /// In tests of the crate that builds the program, the path is `env!("CARGO_BIN_EXE_classify")`.
     pub fn new(program: &'static str) -> Self {
         Self { folder: Folder::new(), program }
     }
@@ -33,12 +34,16 @@ impl Shell {
         command
     }
 
-    /// Runs a command line and returns its output. A signal may end it.
+    /// Runs a command line and returns its output. The command may be ended by a signal.
     pub fn output(&self, line: &str) -> Output {
         self.command(line).output().unwrap()
     }
 
-    /// Runs a command line that ends with an exit code.
+    /// Runs a command line and returns its exit code and output.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a signal ended the command, or if its output is not UTF-8.
     pub fn run(&self, line: &str) -> Run {
         self.output(line).into()
     }

@@ -3,26 +3,27 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Time after which a test fails. It is long, because only failing tests wait that long.
+/// Time after which a test fails. It can be long, because only failing tests wait that long.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Waits until a condition holds.
+/// Waits until `holds` returns `true`. `condition` describes the condition in the panic message.
 ///
 /// # Panics
 ///
-/// Panics if the condition does not hold after five minutes.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+/// Panics if the condition does not hold within five minutes.
+pub fn wait_until(condition: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < TIMEOUT, "timed out waiting until {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out waiting until {condition}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Runs work that must finish, and returns its result.
+/// Runs `work` on another thread and returns its result. `what` describes the work in the panic
+/// message.
 ///
-/// Use it for work that takes seconds, but would take hours with the wrong complexity. Slow
-/// machines pass.
+/// Use it for work that takes seconds, but would take hours with the wrong complexity. The limit of
+/// five minutes is long enough for slow machines.
 ///
 /// # Panics
 ///
@@ -32,7 +33,7 @@ pub fn finish<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + '
     let thread = std::thread::spawn(move || done.send(work()).unwrap());
     match result.recv_timeout(TIMEOUT) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("this does not finish: {what}"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("did not finish in five minutes: {what}"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             std::panic::resume_unwind(thread.join().unwrap_err())
         }

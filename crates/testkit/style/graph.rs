@@ -1,9 +1,9 @@
 //! Finds cycles in the import graph of the files of each crate.
 //!
-//! File A uses file B if A names an item that B defines. An item that is named through a re-export
-//! counts for the file that defines it. A `pub use` alone does not count as a use. So a parent
-//! module may re-export the items of its children, and the children may use its items. A cycle is
-//! reported only if the code of the parent also needs the items of its children.
+//! File A uses file B if A names an item that B defines. An item named through a re-export counts
+//! as an item of the file that defines it. A `pub use` alone does not count as a use. Therefore, a
+//! parent module may re-export the items of its children while the children use its items. A cycle
+//! is reported only if the parent's code also uses the items of its children.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -136,7 +136,7 @@ impl<'a> Tree<'a> {
         current
     }
 
-    /// Resolves a path from a module, through re-exports.
+    /// Resolves a path as seen from the module `from`, and follows re-exports.
     fn resolve(&self, from: usize, path: &[String], depth: usize) -> Option<Target> {
         // Imports may be circular.
         if depth > 20 {
@@ -162,8 +162,7 @@ impl<'a> Tree<'a> {
             let child = bindings.module.map(Target::Module);
             let item = || match bindings.item.as_ref()? {
                 ItemSource::Here => Some(Target::Item(module)),
-                // An import of the form `use name::…` whose crate has the same name does not
-                // resolve.
+                // `use name;` imports an external crate.
                 ItemSource::Imported(path) if path[0] == name && path.len() == 1 => None,
                 ItemSource::Imported(path) => self.resolve(module, path, lookup.depth + 1),
             };
@@ -185,14 +184,14 @@ impl<'a> Tree<'a> {
     fn uses(&self) -> Uses<'a> {
         let mut uses = Uses::new();
         for (at, module) in self.modules.iter().enumerate() {
-            let mut walk = Walk { tree: self, module: at, uses: &mut uses };
-            module.items.iter().for_each(|item| walk.visit_item(item));
+            let mut collector = UseCollector { tree: self, module: at, uses: &mut uses };
+            module.items.iter().for_each(|item| collector.visit_item(item));
         }
         uses
     }
 }
 
-/// Reports each use between files that depend on each other, directly or indirectly.
+/// Reports each use between two files that depend on each other, directly or indirectly.
 fn report_cycles(uses: &Uses<'_>, violations: &mut Vec<Violation>) {
     let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
     for (start, _) in uses.keys() {
@@ -240,33 +239,33 @@ struct Lookup {
 /// Returns the files that a file uses, directly or indirectly.
 fn reachable<'a>(start: &'a str, uses: &Uses<'a>) -> Vec<&'a str> {
     let mut found = Vec::new();
-    let mut open = vec![start];
-    while let Some(from) = open.pop() {
+    let mut pending = vec![start];
+    while let Some(from) = pending.pop() {
         let first = (from, "");
         for &(_, to) in uses.range(first..).map(|(pair, _)| pair).take_while(|(a, _)| *a == from) {
             if !found.contains(&to) {
                 found.push(to);
-                open.push(to);
+                pending.push(to);
             }
         }
     }
     found
 }
 
-struct Walk<'t, 'a, 'u> {
+struct UseCollector<'t, 'a, 'u> {
     tree: &'t Tree<'a>,
     module: usize,
     uses: &'u mut Uses<'a>,
 }
 
-impl Walk<'_, '_, '_> {
+impl UseCollector<'_, '_, '_> {
     fn record(&mut self, path: &[String], at: Span) {
         let defines = |length: usize| match self.tree.resolve(self.module, &path[..length], 0) {
             Some(Target::Item(module)) => Some(module),
             _ => None,
         };
         let Some(module) = defines(path.len()) else { return };
-        // Names after the item are variants or associated functions of a type.
+        // Path segments after the item name a variant or an associated item of a type.
         let is_item = |length: &usize| defines(*length) == Some(module);
         let length = (1..=path.len()).find(is_item).unwrap_or(path.len());
         let [from, to] =
@@ -317,7 +316,7 @@ impl Walk<'_, '_, '_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
+impl<'ast> Visit<'ast> for UseCollector<'_, '_, '_> {
     fn visit_item(&mut self, item: &'ast Item) {
         if !is_for_tests(attributes(item)) {
             visit::visit_item(self, item);
@@ -351,10 +350,10 @@ impl<'ast> Visit<'ast> for Walk<'_, '_, '_> {
     }
 }
 
-/// A name that an import introduces.
+/// One of the names that a `use` declaration imports.
 struct Leaf {
     path: Vec<String>,
-    /// The local name, unless it is `_` or a glob.
+    /// The local name; `None` for `_` and globs.
     name: Option<String>,
     is_glob: bool,
     at: Span,
@@ -434,7 +433,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether the attributes contain `cfg(test)`, possibly with other conditions.
+/// Whether the attributes contain `cfg(test)`, alone or combined with other conditions.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

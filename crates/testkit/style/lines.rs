@@ -1,4 +1,4 @@
-//! The rule for the length of lines.
+//! The rule for line lengths.
 
 use super::{MAX_COLUMNS, Rule, Source, Violation};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Whether a line has a URL that does not fit on any line.
+/// Whether a line contains a URL that is too long for any line.
 fn has_long_url(line: &str) -> bool {
     let is_long = |word: &str| word.contains("://") && word.chars().count() > MAX_COLUMNS;
     line.split_whitespace().any(is_long)

@@ -39,7 +39,7 @@ const MAX_COLUMNS: usize = 100;
 /// Maximum number of folders in `src`.
 const MAX_FOLDERS: usize = 10;
 
-/// Words that identifiers must not contain, and their replacements.
+/// Words that identifiers must not contain, each with a suggested replacement.
 const VOICE: [(&str, &str); 7] = [
     ("kin", "cluster"),
     ("learnt", "learned"),

@@ -11,18 +11,18 @@ use syn::{Expr, FnArg, ImplItemFn, ItemFn, Local, Macro, Pat, Signature, TraitIt
 use super::{MAX_PARAMETERS, Rule, Source, VOICE, Violation};
 
 pub(crate) fn check(source: &Source, violations: &mut Vec<Violation>) {
-    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), violations };
-    walk.visit_file(&source.tree);
+    let mut checker = Checker { file: &source.path, words: BTreeSet::new(), violations };
+    checker.visit_file(&source.tree);
 }
 
-struct Walk<'a> {
+struct Checker<'a> {
     file: &'a str,
-    /// Identifiers that were already reported. Each is reported once per file.
+    /// Identifiers that were already reported: each is reported once per file.
     words: BTreeSet<String>,
     violations: &'a mut Vec<Violation>,
 }
 
-impl Walk<'_> {
+impl Checker<'_> {
     fn report(&mut self, rule: Rule, at: Span, message: String) {
         let line = at.start().line;
         self.violations.push(Violation { rule, file: self.file.to_owned(), line, message });
@@ -85,8 +85,8 @@ fn is_parenthesis(group: &Group) -> bool {
     group.delimiter() == Delimiter::Parenthesis
 }
 
-/// Returns the parameters of a function in a macro, without `self` and without parameters of
-/// `proptest!`.
+/// Returns the parameters of a function in a macro, without `self` and the parameters of
+/// `proptest!` (`name in strategy`).
 fn parameters(tokens: &TokenStream) -> Vec<Vec<TokenTree>> {
     let mut parameters = vec![Vec::new()];
     let mut depth = 0;
@@ -119,14 +119,14 @@ fn is_tuple_parameter(parameter: &[TokenTree]) -> bool {
         _ => false,
     };
     let starts_with_tuple = parameter.first().is_some_and(is_tuple);
-    // `&(A, B)` ends like `impl Fn(A, B)`, but only `&` and `mut` precede it.
-    let of: Vec<&TokenTree> =
-        parameter.iter().skip_while(|token| token.to_string() != ":").skip(1).collect();
-    let mut of = of.into_iter().skip_while(|t| matches!(&*t.to_string(), "&" | "mut"));
-    starts_with_tuple || of.next().is_some_and(is_tuple)
+    // Both `&(A, B)` and `impl Fn(A, B)` end in parentheses, but only `&` and `mut` may precede a
+    // tuple.
+    let after_colon = parameter.iter().skip_while(|token| token.to_string() != ":").skip(1);
+    let mut kind = after_colon.skip_while(|token| matches!(&*token.to_string(), "&" | "mut"));
+    starts_with_tuple || kind.next().is_some_and(is_tuple)
 }
 
-impl<'ast> Visit<'ast> for Walk<'_> {
+impl<'ast> Visit<'ast> for Checker<'_> {
     fn visit_item_fn(&mut self, function: &'ast ItemFn) {
         self.check_signature(&function.sig);
         visit::visit_item_fn(self, function);

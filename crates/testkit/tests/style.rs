@@ -1,9 +1,10 @@
 //! Tests that the number of style violations does not increase.
 //!
 //! `style-debt.txt` limits the number of violations of each rule in each folder. The test fails if
-//! there are more, and suggests lowering limits that are too high. To update the file, run
-//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the violations, run `cargo run
-//! -p testkit --example style`.
+//! there are more, and suggests lowering limits that are too high.
+//!
+//! To update the file, run `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the
+//! violations, run `cargo run -p testkit --example style`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,15 +18,15 @@ use std::path::Path;
 
 use style::{Rule, Source, Violation};
 
-/// Maximum number of tuple lets in the whole repository.
+/// Number of violations of [`Rule::TupleLet`] that the whole repository may have.
 const FREE_TUPLE_LETS: usize = 15;
 
-const HEAD: &str = "# Number of violations of each style rule: rule, folder, number.
-# The test fails if a number rises. Update this file after you lower one:
+const HEAD: &str = "# Maximum number of violations of each style rule: rule, folder, number.
+# The test fails if there are more. After you fix violations, lower the numbers:
 # UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style
 ";
 
-/// The number of violations by rule and folder.
+/// The number of violations of each rule in each folder.
 type Debt = BTreeMap<(String, String), usize>;
 
 #[test]
@@ -59,6 +60,7 @@ fn style_violations_do_not_increase() {
     }
 }
 
+/// Whether violations of a rule are within the allowance for the whole repository.
 fn is_free(rule: &str, violations: &[Violation]) -> bool {
     rule == Rule::TupleLet.name()
         && violations.iter().filter(|violation| violation.rule == Rule::TupleLet).count()
@@ -77,7 +79,7 @@ fn key_of(violation: &Violation) -> (String, String) {
     (violation.rule.name().to_owned(), folder(&violation.file))
 }
 
-/// Returns the folder to which a file belongs: `tests`, `crates/cli`, or `src/search` for
+/// Returns the folder under which a file is counted: `tests`, `crates/cli`, or `src/search` for
 /// `src/search/mod.rs`.
 fn folder(file: &str) -> String {
     let mut parts = file.split('/');

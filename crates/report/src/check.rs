@@ -1,4 +1,4 @@
-//! Formats what a check found in a corpus.
+//! Formats the findings of a corpus check.
 
 mod html;
 
@@ -15,21 +15,22 @@ use crate::table::{one_line, plain, table};
 
 /// The maximum number of entries that a section of the summary shows.
 const SHOWN: usize = 5;
-/// The maximum number of characters of a text that are shown.
+/// The maximum number of characters that are shown of a text.
 const EXCERPT: usize = 60;
 
-/// Minimum probability of an error that counts as probable; less probable ones may be listed.
+/// Minimum probability of a label error that counts as probable. Less probable errors may be
+/// listed.
 const PROBABLE: f64 = 0.5;
 
 /// A kind of finding.
 struct Finding {
-    /// The number of documents or labels that it affects.
+    /// The number of documents, labels or groups that it affects.
     affected: u64,
-    /// A sentence that contains the number.
+    /// A summary in one line.
     summary: String,
 }
 
-/// Summarizes a check on one screen: the most valuable findings first, then examples of each kind.
+/// Summarizes a check on one screen: the most important findings, then examples of each kind.
 pub fn terminal(check: &Check) -> String {
     let mut text = format!(
         "checked {}, {}{}\n",
@@ -55,9 +56,10 @@ pub fn terminal(check: &Check) -> String {
     text
 }
 
-/// Returns the kinds of findings, most valuable first: leaks make every metric wrong, drift makes
-/// every promise wrong, conflicting copies are certain errors, and the rest follows by the number
-/// of affected documents.
+/// Returns the kinds of findings, most important first.
+///
+/// Leaks invalidate every metric, and drift invalidates every estimate. Duplicates with different
+/// labels are certain errors. The other kinds are sorted by the number of affected items.
 fn findings(check: &Check) -> Vec<Finding> {
     let mut first = Vec::new();
     if let Some(leaks) = check.leaks.as_ref().filter(|leaks| !leaks.leaks.is_empty()) {
@@ -82,9 +84,9 @@ fn findings(check: &Check) -> Vec<Finding> {
     let clusters = &check.duplicates.clusters;
     let conflicting = clusters.iter().filter(|cluster| cluster.conflicting).count() as u64;
     if conflicting > 0 {
-        let one = "group of duplicates has documents with different labels";
-        let several = "groups of duplicates have documents with different labels";
-        let summary = count(conflicting, one, several);
+        let singular = "group of duplicates has documents with different labels";
+        let plural = "groups of duplicates have documents with different labels";
+        let summary = count(conflicting, singular, plural);
         first.push(Finding { affected: conflicting, summary });
     }
     let mut rest = Vec::new();
@@ -155,9 +157,9 @@ fn findings(check: &Check) -> Vec<Finding> {
     first.into_iter().chain(rest).collect()
 }
 
-/// Returns a number with what it counts, in the singular or the plural.
-fn count(number: u64, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
+/// Formats a number, followed by the singular or plural form of a phrase.
+fn count(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
 }
 
 /// Formats an estimate with its interval.
@@ -193,7 +195,7 @@ fn push_suspicious(text: &mut String, check: &Check) {
         return;
     }
     push_title(text, "suspicious labels", suspicious.len());
-    let mut rows = table(&["probability", "document", "label", "rather", "text"], usize::MAX);
+    let mut rows = table(&["probability", "document", "label", "suggested", "text"], usize::MAX);
     for SuspiciousLabel { document, given, suggested, probability, .. } in
         suspicious.iter().take(SHOWN)
     {
@@ -252,7 +254,7 @@ fn push_leaks(text: &mut String, check: &Check) {
     text.push_str(&plain(rows));
 }
 
-/// States how many labels are right on the other documents.
+/// Describes the share of predicted labels of the other documents that are right.
 fn right_labels(labels: &RightLabels) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let RightLabels { before, expected, found } = labels;
@@ -273,8 +275,8 @@ fn right_labels(labels: &RightLabels) -> String {
     }
 }
 
-/// Returns the rows of a table of differences: what is compared, its value in the corpus, and its
-/// value in the other documents. There are at most `limit` labels and `limit` terms.
+/// Returns the rows of a table of differences: a description, the value in the corpus, and the
+/// value in the other documents. The table has at most `limit` labels and `limit` terms.
 fn drift_rows(drift: &Drift, limit: usize) -> Vec<[String; 3]> {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let [corpus, other] = drift.unknown_terms.map(percent);

@@ -8,7 +8,7 @@ use classify::evaluate::cluster::Clusters;
 use classify::model::Model;
 use classify::printable::printable;
 
-/// Number of labels that are shown for each cluster.
+/// Maximum number of labels that are shown for each cluster.
 const LABELS: usize = 3;
 
 /// Returns one line per cluster: its number of documents, its `terms` most characteristic terms,
@@ -20,7 +20,7 @@ pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
     for (cluster, ((size, labels), terms)) in rows.enumerate() {
         let terms: Vec<&str> =
             terms.iter().filter_map(|&term| model.vocabulary().term(term)).collect();
-        let labels = frequent(model, labels);
+        let labels = frequent_labels(model, labels);
         let line = format!("{cluster:>7}  {size:>9}  {}{labels}", terms.join(" "));
         let _ = writeln!(text, "{}", printable(line));
     }
@@ -48,8 +48,9 @@ fn label_counts(model: &Model, clusters: &Clusters) -> Vec<BTreeMap<u32, usize>>
     counts
 }
 
-/// Lists the most frequent labels with their counts, in brackets. Empty without labels.
-fn frequent(model: &Model, counts: BTreeMap<u32, usize>) -> String {
+/// Lists the most frequent labels with their counts, in brackets. Returns an empty string if there
+/// are no labels.
+fn frequent_labels(model: &Model, counts: BTreeMap<u32, usize>) -> String {
     let mut labels: Vec<(u32, usize)> = counts.into_iter().collect();
     labels.sort_by_key(|&(label, count)| (Reverse(count), label));
     let name = |label: u32| model.label_name(label);

@@ -11,7 +11,7 @@ use crate::table::{plain, table};
 /// The significance level: a difference is significant if its adjusted p-value is lower.
 const LEVEL: f64 = 0.05;
 
-/// Formats the comparison of evaluations with a baseline. `names` are the file names: the baseline
+/// Formats comparisons of evaluations with a baseline. `names` are the file names: the baseline
 /// first, then the others.
 pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
     let mut text = String::new();
@@ -21,18 +21,18 @@ pub fn terminal(names: &[String], comparisons: &[Comparison]) -> String {
         let _ = writeln!(text, "{name} against {baseline}, {} documents\n", comparison.documents);
         text.push_str(&plain(differences(comparison)));
         text.push('\n');
-        let unclear: Vec<&str> = comparison
+        let insignificant: Vec<&str> = comparison
             .differences()
             .iter()
             .filter(|(_, difference)| difference.adjusted >= LEVEL)
             .map(|&(metric, _)| metric)
             .collect();
-        if !unclear.is_empty() {
+        if !insignificant.is_empty() {
             let _ = writeln!(
                 text,
                 "Not significant: {}. With this number of documents, a difference of the size \
                  \"detectable\" is found with a power of 80 % (at the 5 % level).\n",
-                unclear.join(", ")
+                insignificant.join(", ")
             );
         }
         text.push_str(&plain(tests(comparison)));
@@ -61,7 +61,7 @@ fn differences(comparison: &Comparison) -> Table {
             format!("{other:.4}"),
             signed(difference),
             format!("[{}, {}]", signed(low), signed(high)),
-            found.detectable.map_or_else(|| "-".to_owned(), |least| format!("{least:.4}")),
+            found.detectable.map_or_else(|| "-".to_owned(), |size| format!("{size:.4}")),
             p_value(found.p_value),
             p_value(found.adjusted),
         ]);
@@ -89,7 +89,7 @@ fn p_value(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests_of_numbers {
+mod number_tests {
     use super::{p_value, signed};
 
     #[test]

@@ -19,7 +19,7 @@ pub use html::html;
 /// Maximum number of labels in a confusion matrix. With more labels, the most confused pairs are
 /// shown instead.
 const MATRIX_LABELS: usize = 12;
-/// Number of labels that a terminal shows by default.
+/// Maximum number of labels that the terminal output shows by default.
 const TERMINAL_LABELS: usize = 30;
 
 /// The name and the value of a metric.
@@ -137,9 +137,9 @@ fn weighting(code: &str) -> String {
 
 /// Returns accuracy and F1 with their intervals.
 fn quality(evaluation: &Evaluation) -> Vec<Line> {
-    let interval = |of: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
+    let interval = |select: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
         Some(intervals) => {
-            let [low, high] = of(intervals);
+            let [low, high] = select(intervals);
             format!(" [{low:.4}, {high:.4}]")
         }
         None => String::new(),
@@ -161,7 +161,7 @@ fn quality(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Returns the metrics that tuning expects, unless they are biased.
+/// Returns the metrics that tuning estimated for new documents, unless they may be optimistic.
 fn expected(evaluation: &Evaluation) -> Vec<Line> {
     let Some(tuning @ TuningSummary { nested: true, .. }) = &evaluation.tuning else {
         return Vec::new();
@@ -170,7 +170,7 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
         let [low, high] = interval;
         format!("{metric} {value:.4} [{low:.4}, {high:.4}]")
     };
-    let described = |metrics: Metrics, intervals: Intervals| {
+    let describe = |metrics: Metrics, intervals: Intervals| {
         let first = match evaluation.accuracy {
             Some(_) => with_interval("accuracy", metrics.accuracy, intervals.accuracy),
             None => with_interval("micro F1", metrics.micro_f1, intervals.micro_f1),
@@ -180,13 +180,13 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     };
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {
-        let metrics = described(tuning.metrics, intervals);
+        let metrics = describe(tuning.metrics, intervals);
         lines.push(("expected", format!("{metrics} on held-out training documents")));
     }
     if let Some(ExpectedMetrics { metrics, intervals: Some(intervals) }) =
         tuning.with_near_duplicates
     {
-        let metrics = described(metrics, intervals);
+        let metrics = describe(metrics, intervals);
         lines.push(("", format!("{metrics} if new documents have near-duplicates as often")));
     }
     lines
@@ -208,7 +208,7 @@ fn confidence(evaluation: &Evaluation) -> Vec<Line> {
     lines
 }
 
-/// Returns the metrics of decisions and of the label ranking.
+/// Returns the Hamming loss and the metrics of the label ranking.
 fn ranking(evaluation: &Evaluation) -> [Line; 3] {
     let at = evaluation.precision_at;
     let precision = [at.one, at.three, at.five].map(decimal).join(" ");
@@ -275,7 +275,7 @@ fn labels(evaluation: &Evaluation, shown: usize) -> Table {
     table
 }
 
-/// Sorts the labels by decreasing number of test documents, then by name.
+/// Returns the labels, sorted by decreasing number of test documents, then by name.
 fn by_support(evaluation: &Evaluation) -> Vec<&LabelResult> {
     let mut labels: Vec<&LabelResult> = evaluation.per_label.iter().collect();
     labels.sort_by(|a, b| b.support.cmp(&a.support).then(a.label.cmp(&b.label)));
@@ -290,8 +290,8 @@ struct ConfusionMatrix<'a> {
 }
 
 impl<'a> ConfusionMatrix<'a> {
-    /// Counts the pairs of a label and a prediction. Returns `None` if the evaluation is
-    /// multi-label or has more than `max_labels` labels.
+    /// Creates the matrix. Returns `None` if the evaluation is multi-label or has more than
+    /// `max_labels` labels.
     fn new(evaluation: &'a Evaluation, max_labels: usize) -> Option<Self> {
         let pairs = evaluation.confusion.as_ref()?;
         let mut labels: Vec<&str> =

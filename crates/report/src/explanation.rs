@@ -12,9 +12,9 @@ mod html;
 
 pub use html::{PAGE_TAIL, page_head, page_section};
 
-/// Number of terms per line.
+/// Maximum number of terms per line.
 const TERMS: usize = 6;
-/// Number of labels that are shown although they are not predicted.
+/// Maximum number of labels that are shown although they are not predicted.
 const OTHER_LABELS: usize = 2;
 /// Maximum number of unknown terms that are shown.
 const UNKNOWN_TERMS: usize = 20;
@@ -53,24 +53,25 @@ fn write_label(text: &mut String, label: &NamedLabel<'_>) {
         let _ = write!(text, ", needs {threshold:.3}");
     }
     text.push('\n');
-    for (what, parts) in [("for", &label.in_favor), ("against", &label.against)] {
-        if !parts.is_empty() {
-            let parts: Vec<String> = parts.iter().map(signed).collect();
-            let _ = writeln!(text, "    {what}: {}", parts.join(", "));
+    for (what, contributions) in [("for", &label.in_favor), ("against", &label.against)] {
+        if !contributions.is_empty() {
+            let terms: Vec<String> = contributions.iter().map(signed).collect();
+            let _ = writeln!(text, "    {what}: {}", terms.join(", "));
         }
     }
     if let Some(NamedPrototype { score, share, in_favor, against, .. }) = &label.prototype {
         let _ = write!(text, "    prototype: {score:.3}, a share of {share} of the score");
         let strongest = in_favor.iter().take(TERMS / 2).chain(against.iter().take(TERMS / 2));
-        for part in strongest.map(signed) {
-            let _ = write!(text, ", {part}");
+        for term in strongest.map(signed) {
+            let _ = write!(text, ", {term}");
         }
         text.push('\n');
     }
 }
 
-fn signed(part: &NamedContribution) -> String {
-    format!("{} {:+.3}", part.term, part.part)
+/// Formats a term with its contribution and the sign of the contribution.
+fn signed(contribution: &NamedContribution) -> String {
+    format!("{} {:+.3}", contribution.term, contribution.part)
 }
 
 fn write_neighbors(text: &mut String, explanation: &NamedExplanation<'_>, shown: usize) {
@@ -87,7 +88,7 @@ fn write_neighbors(text: &mut String, explanation: &NamedExplanation<'_>, shown:
         let _ = writeln!(text, "  {similarity:.3}{by}  vote {vote:.3}  {id}  {labels}");
         let shared = terms.iter().take(TERMS);
         let shared: Vec<String> =
-            shared.map(|part| format!("{} {:.3}", part.term, part.part)).collect();
+            shared.map(|shared| format!("{} {:.3}", shared.term, shared.part)).collect();
         if !shared.is_empty() {
             let more = terms.len().saturating_sub(TERMS);
             let more = if more > 0 { format!(", {more} more") } else { String::new() };

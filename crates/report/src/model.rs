@@ -84,22 +84,22 @@ fn reading(spec: &ReadingSpec) -> String {
     let list = |name: &str, columns: &[String]| {
         (!columns.is_empty()).then(|| format!("{name} {}", columns.join(", ")))
     };
-    let one =
+    let single =
         |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} {value}"));
     let table = spec.table;
     let parts = [
         list("text", &spec.text_columns),
         list("labels", &spec.label_columns),
-        one("identifier", &spec.id_column),
-        one("weight", &spec.weight_column),
-        one("group", &spec.group_column),
+        single("identifier", &spec.id_column),
+        single("weight", &spec.weight_column),
+        single("group", &spec.group_column),
         spec.label_separator.as_ref().map(|separator| format!("labels separated by `{separator}`")),
         table
             .separator
             .map(|separator| format!("fields separated by `{}`", separator.escape_ascii())),
         table.quote.map(|quote| format!("quote {}", char::from(quote))),
         table.no_header.then(|| "no header".to_owned()),
-        one("encoding", &spec.encoding),
+        single("encoding", &spec.encoding),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
@@ -176,8 +176,8 @@ fn describe_abstention(limit: ConfidenceLimit) -> String {
             "always: no confidence limit reaches the target share of wrong labels \
              ({target:.1} %)"
         ),
-        Some(least) => format!(
-            "if the confidence is below {least:.4}: predicts labels for {answered:.1} % of the \
+        Some(minimum) => format!(
+            "if the confidence is below {minimum:.4}: predicts labels for {answered:.1} % of the \
              documents, with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; \
              target {target:.1} %)"
         ),
@@ -192,14 +192,14 @@ fn vectors(dense: &DenseSpec, share: f64) -> String {
         share * 100.0
     );
     if *metric != Metric::Angular {
-        // The scale was computed as an f32, so seven digits determine it.
+        // The scale was computed as an f32, so only about seven digits are significant.
         let scale = format!("{scale:.6e}").parse().unwrap_or(*scale);
         let _ = write!(text, ", similarity {scale} / ({scale} + distance)");
     }
     text
 }
 
-/// Describes the analyzer: its settings, then the options that are on.
+/// Describes the analyzer: its settings, then the enabled options.
 fn analysis(spec: &AnalyzerSpec) -> String {
     let name = |value: serde_json::Result<Value>| match value {
         Ok(Value::String(name)) => name,
@@ -233,11 +233,11 @@ fn analysis(spec: &AnalyzerSpec) -> String {
     parts.join(", ")
 }
 
-/// Describes the objective and the metrics of tuning.
+/// Describes the objective of tuning and the resulting metrics.
 fn describe_tuning(tuning: &TuningSummary) -> String {
     let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
-    let ends = |of: fn(&Intervals) -> [f64; 2]| {
-        let ends = intervals.as_ref().map(of);
+    let interval = |select: fn(&Intervals) -> [f64; 2]| {
+        let ends = intervals.as_ref().map(select);
         ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
     };
     let caution = if *nested {
@@ -258,10 +258,10 @@ fn describe_tuning(tuning: &TuningSummary) -> String {
          {:.4}{}, accuracy {:.4}{}{near_duplicates}{caution}",
         objective.name(),
         metrics.micro_f1,
-        ends(|intervals| intervals.micro_f1),
+        interval(|intervals| intervals.micro_f1),
         metrics.macro_f1,
-        ends(|intervals| intervals.macro_f1),
+        interval(|intervals| intervals.macro_f1),
         metrics.accuracy,
-        ends(|intervals| intervals.accuracy),
+        interval(|intervals| intervals.accuracy),
     )
 }

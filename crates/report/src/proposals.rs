@@ -5,7 +5,7 @@ use classify::text::corpus::Document;
 
 use crate::table::{one_line, plain, table};
 
-/// The maximum number of characters of a text that are shown.
+/// The maximum number of characters that are shown of a text.
 const EXCERPT: usize = 60;
 
 /// A document to label next.
@@ -15,27 +15,28 @@ pub struct Proposed<'a> {
     pub document: &'a Document,
     /// The labels that the model predicts.
     pub suggested: Vec<&'a str>,
-    /// How uncertain they are, from 0 to 1.
+    /// The uncertainty of these labels, from 0 to 1.
     pub uncertainty: f64,
     /// Why the document is proposed.
     pub reason: Reason<'a>,
 }
 
-/// What to expect of the documents that are not labeled.
+/// Estimates of how well the model labels the remaining documents.
 #[derive(Debug, Clone, Copy)]
 pub struct Outlook {
-    /// The number of documents that are not labeled.
+    /// The number of documents that are not in the model.
     pub left: usize,
     /// The mean confidence of their predictions; `None` if the model is not calibrated.
     pub confidence: Option<f64>,
-    /// The share of right labels on held-out documents of the model, and what more documents would
-    /// add; `None` if there are too few documents.
+    /// The share of right labels on held-out documents of the model, and the expected gain from
+    /// `more` labeled documents; `None` if the model has too few documents.
     pub held_out: Option<(f64, Gain)>,
-    /// The number of these documents.
+    /// The number of additional labeled documents for which the gain is estimated.
     pub more: u64,
 }
 
-/// Words what to expect of the documents that are not labeled, and whether to go on.
+/// Describes how well the model labels the remaining documents, and how much more labeled documents
+/// would improve it.
 pub fn outlook(outlook: &Outlook) -> String {
     let Outlook { left, confidence, held_out, more } = outlook;
     if *left == 0 {
@@ -64,12 +65,12 @@ pub fn outlook(outlook: &Outlook) -> String {
     )
 }
 
-/// Words a share as a percentage.
+/// Formats a share as a percentage.
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Words why a document is proposed.
+/// Describes why a document is proposed.
 pub fn reason(reason: &Reason<'_>) -> String {
     match reason {
         Reason::Unknown => "no labeled document is similar".into(),
@@ -79,7 +80,7 @@ pub fn reason(reason: &Reason<'_>) -> String {
     }
 }
 
-/// Formats proposals as a table, in the order in which they help.
+/// Formats proposals as a table, in the given order.
 pub fn terminal(proposed: &[Proposed<'_>]) -> String {
     if proposed.is_empty() {
         return "nothing to label: every document is labeled or certain\n".into();

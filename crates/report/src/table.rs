@@ -14,7 +14,7 @@ pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     table
 }
 
-/// Formats the table as text, without rules or trailing blanks.
+/// Formats the table as plain text, without borders or trailing spaces.
 pub(crate) fn plain(mut table: Table) -> String {
     table.load_style(presets::NOTHING);
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");

@@ -6,8 +6,8 @@ use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use classify::decide::objective::Objective;
 use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
 
-/// Describes an event in one line. Returns `None` for events that only count documents. For
-/// [`Event::Tuned`], also lists the best `settings` settings.
+/// Describes an event. Returns `None` for events that only report the number of documents. For
+/// [`Event::Tuned`], lists the best `settings` settings.
 pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
     let text = match event {
         Event::Window(window) => format!(
@@ -31,7 +31,7 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
             });
             format!("vectors: {}, {} dimensions{known}", spec.features, spec.dimension)
         }
-        Event::Step { step: tried, objective } => step(tried, *objective),
+        Event::Step { step, objective } => describe_step(step, *objective),
         Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
         Event::Novelty(limit) => format!("tuning: {}", novelty_limit(limit)),
         Event::Tuned(report) => tuning(report, settings),
@@ -40,7 +40,7 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
     Some(text)
 }
 
-fn step(step: &Step, objective: Objective) -> String {
+fn describe_step(step: &Step, objective: Objective) -> String {
     let Trial { k, vote, decision, metrics } = step.trial;
     format!(
         "tuning: {:.4} {} {} ({} documents, k = {k}, {vote}, {decision})",
@@ -80,9 +80,8 @@ pub(crate) fn novelty_limit(limit: &NoveltyLimit) -> String {
     }
     format!(
         "{novel:.1} % of the out-of-distribution documents are refused ({} held-out documents \
-         whose labels \
-         were held out, too), and {known:.1} % of the documents with known labels (target \
-         {target:.1} %)",
+         whose labels were held out, too), and {known:.1} % of the documents with known labels \
+         (target {target:.1} %)",
         limit.novel_documents
     )
 }

@@ -34,8 +34,8 @@ impl Random {
 
     /// Creates one of the 2⁶⁴ independent generators of a seed.
     ///
-    /// If each parallel task has its own stream, the numbers do not depend on the order in which the
-    /// tasks run.
+    /// If each parallel task has its own stream, the numbers do not depend on the order in which
+    /// the tasks run.
     pub const fn stream(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed ^ mix(stream.wrapping_add(STEP))) }
     }

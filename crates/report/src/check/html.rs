@@ -1,5 +1,5 @@
 //! Formats a check as a self-contained HTML page, for light and dark displays. A script in the page
-//! filters and sorts.
+//! filters and sorts the findings.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::{Finding, count, drift_rows, findings};
 
 /// The maximum number of entries that a section of the page shows.
 const SHOWN: usize = 500;
-/// The minimum number of characters of a word that is marked.
+/// The minimum number of characters of marked words.
 const MIN_WORD: usize = 4;
 
 #[derive(Template)]
@@ -21,7 +21,7 @@ struct Page<'a> {
     suspicious: Vec<Suspicious<'a>>,
     clusters: &'a [DuplicateCluster],
     drift_rows: Vec<[String; 3]>,
-    /// The maximum number of entries of a section.
+    /// The maximum number of entries per section.
     limit: usize,
 }
 
@@ -30,10 +30,10 @@ struct Suspicious<'a> {
     document: &'a FoundDocument,
     /// The label in the corpus; empty if a label is missing.
     given: &'a str,
-    /// The label that is probably right; empty if one of several is superfluous.
+    /// The label that is probably right; empty if `given` should be removed without replacement.
     suggested: &'a str,
     probability: f64,
-    text: Vec<Piece<'a>>,
+    text: Vec<Segment<'a>>,
     similar: Vec<Similar<'a>>,
 }
 
@@ -41,15 +41,15 @@ struct Suspicious<'a> {
 struct Similar<'a> {
     document: &'a FoundDocument,
     similarity: f32,
-    text: Vec<Piece<'a>>,
+    text: Vec<Segment<'a>>,
 }
 
-/// A part of a text.
+/// A word, or the text between two words.
 #[derive(Debug, PartialEq)]
-struct Piece<'a> {
+struct Segment<'a> {
     text: &'a str,
-    /// Whether the part is a word that also occurs in the other texts.
-    shared: bool,
+    /// Whether this is a word that also occurs in the texts that are compared with this text.
+    is_shared: bool,
 }
 
 /// Formats a check as an HTML page.
@@ -78,7 +78,7 @@ impl<'a> Suspicious<'a> {
         let similar = |SimilarDocument { document, similarity }: &'a SimilarDocument| Similar {
             document,
             similarity: *similarity,
-            text: pieces(&document.text, &own),
+            text: segments(&document.text, &own),
         };
         let others = words(contradicted_by.iter().map(|other| &other.document.text));
         Self {
@@ -86,38 +86,39 @@ impl<'a> Suspicious<'a> {
             given: given.as_deref().unwrap_or_default(),
             suggested: suggested.as_deref().unwrap_or_default(),
             probability: *probability,
-            text: pieces(&document.text, &others),
+            text: segments(&document.text, &others),
             similar: contradicted_by.iter().map(similar).collect(),
         }
     }
 }
 
-/// Splits a text into words and what is between them.
-fn split(text: &str) -> impl Iterator<Item = &str> {
+/// Splits a text into words and the text between them.
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let is_word = rest.chars().next()?.is_alphanumeric();
         let end = rest.find(|next: char| next.is_alphanumeric() != is_word).unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(end);
+        let (segment, after) = rest.split_at(end);
         rest = after;
-        Some(piece)
+        Some(segment)
     })
 }
 
-/// Returns the words of some texts, in lower case, without short ones.
+/// Returns the words of some texts in lower case, without words shorter than [`MIN_WORD`].
 fn words<'a>(texts: impl IntoIterator<Item = &'a String>) -> HashSet<String> {
-    let all = texts.into_iter().flat_map(|text| split(text));
+    let all = texts.into_iter().flat_map(|text| split_words(text));
     all.filter(|word| word.chars().count() >= MIN_WORD).map(str::to_lowercase).collect()
 }
 
-/// Splits a text where words of `others` begin and end.
-fn pieces<'a>(text: &'a str, others: &HashSet<String>) -> Vec<Piece<'a>> {
+/// Splits a text into segments, and marks the words that `others` contains.
+fn segments<'a>(text: &'a str, others: &HashSet<String>) -> Vec<Segment<'a>> {
     let is_shared = |word: &str| others.contains(&word.to_lowercase());
-    split(text).map(|piece| Piece { text: piece, shared: is_shared(piece) }).collect()
+    let segment = |text| Segment { text, is_shared: is_shared(text) };
+    split_words(text).map(segment).collect()
 }
 
-/// States how many of the entries are shown, if not all are.
-fn part(shown: usize, all: usize) -> String {
+/// Formats the number of shown entries; empty if all are shown.
+fn shown_of(shown: usize, all: usize) -> String {
     if shown < all { format!(" ({shown} of {all})") } else { String::new() }
 }
 
@@ -126,8 +127,8 @@ fn labels(document: &FoundDocument) -> String {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
-fn amount(number: &u64, one: &str, several: &str) -> String {
-    count(*number, one, several)
+fn amount(number: &u64, singular: &str, plural: &str) -> String {
+    count(*number, singular, plural)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
@@ -152,11 +153,11 @@ mod tests {
     #[test]
     fn shared_words_are_marked() {
         let others = words([&"Der GROSSE Apfel und ein".to_owned()]);
-        let found = pieces("Große? großer apfel, und", &others);
+        let found = segments("Große? großer apfel, und", &others);
         let marked: Vec<&str> =
-            found.iter().filter(|piece| piece.shared).map(|piece| piece.text).collect();
+            found.iter().filter(|segment| segment.is_shared).map(|segment| segment.text).collect();
         assert_eq!(marked, ["apfel"], "short and other words are not marked");
-        let whole: String = found.iter().map(|piece| piece.text).collect();
+        let whole: String = found.iter().map(|segment| segment.text).collect();
         assert_eq!(whole, "Große? großer apfel, und");
     }
 }

@@ -9,7 +9,7 @@ use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
 
 use super::{ConfusionMatrix, by_support};
 
-/// Number of labels that are shown; the other labels are collapsed.
+/// Maximum number of labels that are shown; the other labels are collapsed.
 const SHOWN: usize = 30;
 /// Maximum number of labels in a confusion matrix.
 const MATRIX_LABELS: usize = 25;
@@ -55,13 +55,13 @@ struct Matrix<'a> {
 
 struct Cell {
     count: u64,
-    /// Share of the documents of the row, in percent.
+    /// Percentage of the documents in the row.
     share: u64,
     is_correct: bool,
 }
 
-/// Formats the result as an HTML page. Metrics are in `data` elements whose `value` has all digits,
-/// as in the JSON.
+/// Formats the result as an HTML page. Metrics are in `data` elements whose `value` attribute has
+/// full precision, as in the JSON output.
 ///
 /// # Errors
 /// Fails if the template cannot be rendered; no input that causes this is known.
@@ -161,18 +161,18 @@ fn by_frequency(evaluation: &Evaluation) -> Figure {
     }
 }
 
-fn curve(evaluation: &Evaluation, of: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
+fn curve(evaluation: &Evaluation, metric: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
     // No label is predicted above the highest score, so there is no precision.
     let points = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
-    points.map(|point| (point.threshold, of(&point.prf))).collect()
+    points.map(|point| (point.threshold, metric(&point.prf))).collect()
 }
 
 fn precision_recall(evaluation: &Evaluation) -> Figure {
     let line = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
     let line = line.map(|point| (point.prf.recall, point.prf.precision)).collect();
-    let here = evaluation.micro;
-    let text = format!("decision rule: precision {:.4}, recall {:.4}", here.precision, here.recall);
-    let dot = Dot { x: here.recall, y: here.precision, text };
+    let Prf { precision, recall, .. } = evaluation.micro;
+    let text = format!("decision rule: precision {precision:.4}, recall {recall:.4}");
+    let dot = Dot { x: recall, y: precision, text };
     Figure {
         title: "Precision and recall",
         note:
@@ -192,8 +192,8 @@ fn precision_recall(evaluation: &Evaluation) -> Figure {
 }
 
 fn by_threshold(evaluation: &Evaluation) -> Figure {
-    let line = |class, name: &str, of| {
-        let points = curve(evaluation, of);
+    let line = |class, name: &str, metric| {
+        let points = curve(evaluation, metric);
         Mark::Line { class, points, name: name.into() }
     };
     Figure {
@@ -257,8 +257,8 @@ fn coverage(evaluation: &Evaluation) -> Figure {
 fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
     let max = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
-    let line = |class, name: &str, of: fn(&Metrics) -> f64| {
-        let points = by_k.iter().map(|(k, metrics)| (*k as f64, of(metrics))).collect();
+    let line = |class, name: &str, metric: fn(&Metrics) -> f64| {
+        let points = by_k.iter().map(|(k, metrics)| (*k as f64, metric(metrics))).collect();
         Mark::Line { class, points, name: name.into() }
     };
     let x = Axis::new("k", 1.0, max as f64, Scale::Logarithmic);

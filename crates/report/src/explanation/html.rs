@@ -19,12 +19,12 @@ struct Section<'a> {
     /// Maximum number of neighbors that are shown.
     neighbors: usize,
     /// The highest contribution of any marked term.
-    max_part: f64,
+    max_contribution: f64,
 }
 
 /// Maximum number of bytes shown from a text segment without marks.
 const MAX_SEGMENT_BYTES: usize = 4_000;
-/// Number of terms per line.
+/// Maximum number of terms per line.
 const TERMS: usize = 8;
 /// Maximum number of unknown terms that are shown.
 const UNKNOWN_TERMS: usize = 30;
@@ -32,15 +32,15 @@ const UNKNOWN_TERMS: usize = 30;
 impl Section<'_> {
     /// Returns the opacity of a mark in percent, from 15 to 90.
     #[expect(clippy::ref_option, reason = "the template passes references")]
-    fn share(&self, part: &Option<f64>) -> u32 {
-        let share = (part.unwrap_or(0.0) / self.max_part).clamp(0.0, 1.0);
+    fn opacity(&self, contribution: &Option<f64>) -> u32 {
+        let share = (contribution.unwrap_or(0.0) / self.max_contribution).clamp(0.0, 1.0);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "from 15 to 90"
         )]
-        let share = (15.0 + 75.0 * share) as u32;
-        share
+        let opacity = (15.0 + 75.0 * share) as u32;
+        opacity
     }
 }
 
@@ -59,15 +59,15 @@ fn format_optional(value: &Option<f64>) -> String {
     value.as_ref().map_or(String::new(), format_number)
 }
 
-/// Returns the beginning of a text, or the whole text if it is short.
+/// Returns the beginning of a text, up to [`MAX_SEGMENT_BYTES`].
 fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_SEGMENT_BYTES)]
 }
 
 /// Lists the terms with the highest contributions.
-fn list_contributions(parts: &[NamedContribution]) -> String {
-    let shown = parts.iter().filter(|part| part.part.abs() >= 0.0005).take(TERMS);
-    shown.map(|part| format!("{} {:.3}", part.term, part.part)).collect::<Vec<_>>().join(", ")
+fn list_contributions(contributions: &[NamedContribution]) -> String {
+    let shown = contributions.iter().filter(|one| one.part.abs() >= 0.0005).take(TERMS);
+    shown.map(|one| format!("{} {:.3}", one.term, one.part)).collect::<Vec<_>>().join(", ")
 }
 
 /// Lists the first unknown terms.
@@ -102,7 +102,8 @@ pub fn page_section(
     let named = explanation.marked(model, id, text, TERMS);
     let marked = named.neighbors.iter().take(neighbors).filter_map(|one| one.marked.as_ref());
     let segments = named.marked.iter().chain(marked).flatten();
-    let max_part = segments.filter_map(|segment| segment.part).fold(1e-12, f64::max);
-    let section = Section { named: &named, neighbors, max_part };
+    let contributions = segments.filter_map(|segment| segment.part);
+    let max_contribution = contributions.fold(1e-12, f64::max);
+    let section = Section { named: &named, neighbors, max_contribution };
     section.render().expect("rendering to a string cannot fail")
 }

@@ -30,7 +30,7 @@ pub struct Pinned<T> {
     length: usize,
 }
 
-#[expect(unsafe_code, reason = "the pointer's memory is owned")]
+#[expect(unsafe_code, reason = "the buffer owns the memory behind the pointer")]
 // SAFETY: the pointer refers to `memory`, which is owned and does not move.
 unsafe impl<T: Send> Send for Pinned<T> {}
 #[expect(unsafe_code, reason = "shared references only read")]
@@ -55,7 +55,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// Panics if `length` exceeds half of the address space.
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let start = self.start(length)?;
-        #[expect(unsafe_code, reason = "the driver's memory")]
+        #[expect(unsafe_code, reason = "borrows memory of the driver")]
         // SAFETY: `start` points at `length` initialized values owned by `memory`.
         let values = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), length) };
         Ok(values)
@@ -76,7 +76,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
             self.start = NonNull::dangling();
             self.length = 0;
             let length = length.next_power_of_two();
-            #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
+            #[expect(unsafe_code, reason = "allocates uninitialized memory")]
             // SAFETY: the memory is zeroed below, before it is read.
             let fresh = unsafe { self.device.context().alloc_pinned_with_flags::<T>(length, 0) };
             let mut fresh = fresh.map_err(doing.failed())?;
@@ -116,7 +116,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may write")]
+    #[expect(unsafe_code, reason = "the GPU may write to this memory")]
     pub unsafe fn values(&self) -> &[T] {
         // SAFETY: `start` points at `length` initialized values owned by `memory`, or `length` is
         // 0. The caller guarantees that the GPU does not write to them.
@@ -128,7 +128,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// # Safety
     /// The GPU must neither read nor write the values while the slice exists. Kernels and copies
     /// that use this memory must have finished (`CudaStream::synchronize`).
-    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
+    #[expect(unsafe_code, reason = "the GPU may use this memory")]
     pub unsafe fn values_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `values`, and the memory is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }

@@ -37,7 +37,7 @@ pub struct Failure<E> {
 
 /// Distributes tasks over workers, each of which runs on its own thread.
 ///
-/// A worker takes a task when it has finished the previous task. `choose` receives the worker and
+/// A worker takes a task when it has finished the previous one. `choose` receives the worker and
 /// the open tasks. It returns the index of the task to take, or `None` if the worker can do none of
 /// them. If a worker fails, its task becomes open again, and the worker gets no more tasks.
 ///
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker that fails at its n-th task.
+    /// A worker that may fail at one of its tasks, counted from 1.
     struct Worker {
         fails_at: Option<usize>,
         begun: AtomicUsize,

@@ -69,7 +69,7 @@ impl Lane {
                 // Free the old memory first: both allocations may not fit at the same time.
                 drop(too_small);
                 let doing = self.device.step("allocating its memory");
-                #[expect(unsafe_code, reason = "GPU memory is not initialized")]
+                #[expect(unsafe_code, reason = "allocates uninitialized GPU memory")]
                 // SAFETY: any bits are valid values of `T: DeviceRepr` on the GPU. Launches are
                 // unsafe, and their caller ensures that kernels write the memory before they read
                 // it.

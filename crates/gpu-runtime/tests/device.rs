@@ -61,7 +61,7 @@ fn a_lane_launches_a_declared_kernel() {
         for grid in [Grid::new(1, 256), Grid::new(0, 256), Grid::new(1, 256)] {
             let arguments = AddOne { values: memory.as_view_mut(), count };
             #[expect(unsafe_code, reason = "launches a kernel")]
-            // SAFETY: the kernel writes `count` values, which the buffer has.
+            // SAFETY: the kernel writes `count` values, and the buffer has at least this many.
             unsafe { add_one.launch(lane.stream(), grid, arguments) }.unwrap();
         }
         let values = pinned.get(count as usize).unwrap();

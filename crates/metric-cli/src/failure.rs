@@ -21,8 +21,8 @@ impl Failure {
     /// Prints the error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         // The reader of a pipe may close it early, which is not a failure.
-        let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-        if self.error.chain().any(|error| error.downcast_ref().is_some_and(broken)) {
+        let is_broken_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if self.error.chain().any(|error| error.downcast_ref().is_some_and(is_broken_pipe)) {
             return ExitCode::SUCCESS;
         }
         let _ = writeln!(io::stderr(), "error: {:#}", self.error);
@@ -62,7 +62,7 @@ impl Failure {
 
 impl From<OutputError> for Failure {
     fn from(error: OutputError) -> Self {
-        let clash =
+        let is_conflict =
             matches!(error.problem, OutputProblem::IsInput { .. } | OutputProblem::IsOutput { .. });
         let hint = error.hint();
         let error = anyhow::Error::from(error);
@@ -70,7 +70,7 @@ impl From<OutputError> for Failure {
             Some(hint) => anyhow::anyhow!("{error}\nhint: {hint}"),
             None => error,
         };
-        Self { code: if clash { 2 } else { 1 }, error }
+        Self { code: if is_conflict { 2 } else { 1 }, error }
     }
 }
 

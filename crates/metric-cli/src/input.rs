@@ -97,8 +97,8 @@ impl Input {
             Box::new(File::open(&self.path).map_err(unreadable)?)
         };
         let mut file = BufReader::with_capacity(1 << 20, file);
-        let is_packed = file.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
-        let mut file: Box<dyn BufRead> = if is_packed {
+        let is_compressed = file.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
+        let mut file: Box<dyn BufRead> = if is_compressed {
             Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file)))
         } else {
             Box::new(file)

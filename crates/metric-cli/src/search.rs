@@ -114,14 +114,14 @@ impl Search {
         let out = Output::standard()?;
         let found = describe(&self.index).map_err(Failure::stored)?;
         let metric = self.metric.name().or(found.metric.as_deref());
-        let same_metric = |metric: Option<String>| match (&found.metric, metric) {
+        let check_metric = |metric: Option<String>| match (&found.metric, metric) {
             (Some(saved), Some(given)) if *saved != given => Err(Failure::usage(format!(
                 "--metric {given}, but {} was built with {saved}; omit --metric",
                 self.index.display()
             ))),
             _ => Ok(()),
         };
-        // The format of the queries, unless their file name implies a format.
+        // The format of the queries if the file name does not imply a format.
         let format = if found.points == "strings" { Format::Words } else { Format::Csv };
         let queries = self.queries.read(verbosity, Some(format))?;
         match (found.points.as_str(), queries) {
@@ -133,7 +133,7 @@ impl Search {
             }
             ("vectors of F32", Data::Vectors(queries)) => {
                 let metric = parse_vector_metric(metric)?;
-                same_metric(Metric::<[f32]>::name(&metric))?;
+                check_metric(Metric::<[f32]>::name(&metric))?;
                 let dimension = found.dimension.unwrap_or(0);
                 let own = queries.dimension();
                 if own as u64 != dimension {

@@ -45,7 +45,7 @@ impl Stats {
         match describe(self.points.path()) {
             Ok(found) => return print_index(&found, out),
             // The file contains points: words or vectors, possibly from a pipe.
-            Err(error) if is_no_index(&error.problem) => {}
+            Err(error) if is_not_an_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
         }
         start_threads(None)?;
@@ -92,8 +92,8 @@ impl Stats {
     }
 }
 
-/// Whether a file may contain points, because it is not an index.
-fn is_no_index(problem: &StoreProblem) -> bool {
+/// Whether an error means that the file is not an index, so that it may contain points.
+fn is_not_an_index(problem: &StoreProblem) -> bool {
     match problem {
         StoreProblem::NoIndex => true,
         StoreProblem::File(FileProblem::Read(error)) => error.kind() != ErrorKind::OutOfMemory,

@@ -90,9 +90,9 @@ fn online() {
         let json = std::fs::read_to_string(folder.join("o.json")).unwrap();
         let report: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(report["schema"], "metric-index.bench-online/1");
-        for (one, most) in report["batches"].as_array().unwrap().iter().zip([1.0, 4.0]) {
-            let mean = one["mean_batch"].as_f64().unwrap();
-            assert!(one["answers"].as_u64().unwrap() > 0 && mean > 0.0 && mean <= most, "{one}");
+        for (batch, max) in report["batches"].as_array().unwrap().iter().zip([1.0, 4.0]) {
+            let mean = batch["mean_batch"].as_f64().unwrap();
+            assert!(batch["answers"].as_u64().unwrap() > 0 && mean > 0.0 && mean <= max, "{batch}");
         }
     }
 }
@@ -262,13 +262,13 @@ fn thesis() {
         assert!(text.contains(&format!("words: Figure {figure}: ")), "{figure}");
         assert!(text.contains(&format!("vectors: Figure {figure}: ")), "{figure}");
     }
-    for said in [
+    for line in [
         "words: 388 points and 12 queries (many.txt, seed 0), metric edit, radii 1, 2 and 3",
         "vectors: 500 points and 12 queries (generated: 20 dimensions",
         "LC lc:64, SSS-Index sss-index:0.6, ",
         "the thesis's SSS-Index has sss-index:0.4",
     ] {
-        assert!(text.contains(said), "{said}: {text}");
+        assert!(text.contains(line), "{line}: {text}");
     }
     // In figure 3.4, times are fractions of the longest time, with four strategies per row.
     let figure = text.split("words: Figure 3.4: ").nth(1).unwrap().split("words: ").next().unwrap();
@@ -304,7 +304,7 @@ fn write_file(folder: &Path, name: &str, text: &str) {
 fn tables() {
     let folder = with_files();
     let folder = folder.path();
-    let three = "0\t1\t0\t0\n0\t2\t1\t5\n";
+    let expected = "0\t1\t0\t0\n0\t2\t1\t5\n";
     for (name, text) in [
         ("semicolons.csv", "x;y\n0;0\n3; 4\n6;8\n"),
         ("tabs.tsv", "0\t0\r\n3\t4\r\n6\t8\r\n"),
@@ -318,7 +318,7 @@ fn tables() {
         out(folder, &["build", name, "-o", "t.index"]);
         write_file(folder, "origin.csv", "0,0\n");
         let found = out(folder, &["knn", "t.index", "origin.csv", "-k", "2", "--to", "tsv"]);
-        assert_eq!(found, three, "{name}");
+        assert_eq!(found, expected, "{name}");
     }
     for (text, word) in [
         ("1,2\n1,,3\n", ":2: column 2 is empty"),
@@ -346,10 +346,10 @@ fn tables() {
     }
     write_file(folder, "bare.csv", "1,2,3\n4,5,7\n");
     let output = run(folder, &["build", "bare.csv", "-o", "b.index"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("warning: bare.csv:1: a row that counts up") && said.contains("of 2 vectors"),
-        "{said}"
+        text.contains("warning: bare.csv:1: a row that counts up") && text.contains("of 2 vectors"),
+        "{text}"
     );
     // A byte order mark does not change a word.
     write_file(folder, "marked.txt", "\u{feff}casa\n12\n");
@@ -465,10 +465,10 @@ fn pipes() {
     assert!(shell("mkfifo pipe").status.success());
     fails(folder, &["knn", "pipe", "plane.csv", "-k", "1"], 4, "not an index");
     let stats = shell("cat plane.csv > pipe & exec \"$0\" stats pipe --format csv");
-    let said = String::from_utf8_lossy(&stats.stdout);
+    let text = String::from_utf8_lossy(&stats.stdout);
     let errors = &stats.stderr;
     assert!(stats.status.success() && errors.is_empty(), "{}", String::from_utf8_lossy(errors));
-    assert!(said.starts_with("dimension\t2\npoints\t3\n"), "{said}");
+    assert!(text.starts_with("dimension\t2\npoints\t3\n"), "{text}");
 }
 
 /// If the system cannot start threads, every command ends with exit code 5.
@@ -480,7 +480,7 @@ fn too_many_threads() {
     out(folder, &["build", "plane.csv", "-o", "p.index"]);
     for strategy in ["local", "bulk-circular", "bulk-critical", "hybrid", "build"] {
         let program = env!("CARGO_BIN_EXE_metric-index");
-        // Enough memory for the stacks of some threads, but not of a thousand.
+        // The limit allows the stacks of some threads, but not of a thousand.
         let command = if strategy == "build" {
             format!("ulimit -v 500000; exec {program} build plane.csv -o x -j 1000")
         } else {

@@ -57,7 +57,7 @@ pub(crate) struct Cordeiro {
     json: bool,
 }
 
-/// The searches to compare.
+/// The searches that are compared.
 struct Searches {
     papers: Searcher,
     own: GpuSearch<BruteForce<Vectors<f32>, Euclidean>>,

@@ -16,9 +16,10 @@ pub(super) fn normal(count: usize, dimension: usize, seed: u64) -> Result<Vector
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
         let mut random = Random::new(seed << 32 | chunk as u64);
         for value in values {
-            let two = [random.below(1 << 48), random.below(1 << 48)];
-            let six = two.iter().flat_map(|&bits| (0..3).map(move |i| bits >> (16 * i) & 0xFFFF));
-            let sum: f32 = six.map(|part| part as f32 / 65_536.0 - 0.5).sum();
+            let words = [random.below(1 << 48), random.below(1 << 48)];
+            let parts =
+                words.iter().flat_map(|&bits| (0..3).map(move |i| bits >> (16 * i) & 0xFFFF));
+            let sum: f32 = parts.map(|part| part as f32 / 65_536.0 - 0.5).sum();
             *value = sum * std::f32::consts::SQRT_2;
         }
     });
@@ -45,7 +46,7 @@ impl FromStr for Shape {
     }
 }
 
-/// Returns vectors of uniform random numbers between 0 and 1.
+/// Returns vectors of uniform random numbers in [0, 1).
 pub(super) fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
     let mut random = Random::new(seed);
     let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
@@ -65,6 +66,7 @@ pub(super) struct Words {
 }
 
 impl Words {
+    /// Splits a text with one word per line.
     pub(super) fn held_out(text: &str, queries: usize, seed: u64) -> Self {
         let words = text.trim_start_matches('\u{feff}').lines().map(str::trim);
         let (points, queries) = held_out(words, queries, seed);
@@ -79,8 +81,9 @@ impl Words {
         if distinct.is_empty() {
             return Err(Failure::input(format!("{}: the file contains no words", path.display())));
         }
-        let number = |at: usize| u32::try_from(at % distinct.len()).expect("10,000");
-        let queries = (0..queries).map(|at| distinct.point(number(at))).collect();
+        let number =
+            |query: usize| u32::try_from(query % distinct.len()).expect("at most 10,000 words");
+        let queries = (0..queries).map(|query| distinct.point(number(query))).collect();
         Ok(Self { points, queries })
     }
 }

@@ -21,7 +21,7 @@ use crate::verbosity::Verbosity;
 /// threads, and number of visited nodes by k and dimension
 #[derive(Debug, Args)]
 pub(crate) struct Karelis {
-    /// Numbers of points of the trees to build, with the first of the dimensions
+    /// Numbers of points of the trees to build; their dimension is the first of --dimensions
     #[arg(
         long,
         value_name = "N",
@@ -79,9 +79,9 @@ impl Karelis {
     ) -> Outcome {
         let mut table = table(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
         // The first launches take longer, so they are not measured.
-        let few = uniform(1_000, dimension, self.seed)?;
-        build_vp_tree(device, few.clone()).map_err(Failure::gpu)?.map_err(invalid_request)?;
-        build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(invalid_request)?;
+        let warm_up = uniform(1_000, dimension, self.seed)?;
+        build_vp_tree(device, warm_up.clone()).map_err(Failure::gpu)?.map_err(invalid_request)?;
+        build_kd_tree(device, warm_up).map_err(Failure::gpu)?.map_err(invalid_request)?;
         for &count in &self.points {
             let points = uniform(count, dimension, self.seed)?;
             let vp = build_vp_tree(device, points.clone())
@@ -134,8 +134,8 @@ impl Karelis {
                     let Some(found) = found else {
                         return Err(Failure::usage("too many queries and neighbors".to_owned()));
                     };
-                    let all: u64 = found.visited.iter().copied().map(u64::from).sum();
-                    nodes.push(all as f64 / queries.len().max(1) as f64);
+                    let visited: u64 = found.visited.iter().copied().map(u64::from).sum();
+                    nodes.push(visited as f64 / queries.len().max(1) as f64);
                     times.push(found.seconds * 1e6 / queries.len().max(1) as f64);
                 }
                 results.line(serde_json::json!({

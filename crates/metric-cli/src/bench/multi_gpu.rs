@@ -134,7 +134,7 @@ impl MultiGpu {
             let list =
                 ListOfClusters::build(index.points(), Edit, size).map_err(invalid_request)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
-                self.stages(&devices, &list, &queries, question, &mut all)?;
+                self.measure_stages(&devices, &list, &queries, question, &mut all)?;
             }
         }
         let shape = self.shape.parse();
@@ -170,8 +170,8 @@ impl MultiGpu {
                 if gpus == 1 && layout == Layout::Sharded {
                     continue;
                 }
-                let some = &devices[..gpus];
-                let search = GpuSearch::with_layout(some, Arc::clone(index), layout, usize::MAX);
+                let devices = &devices[..gpus];
+                let search = GpuSearch::with_layout(devices, Arc::clone(index), layout, usize::MAX);
                 let search = search.map_err(Failure::gpu)?;
                 let search =
                     search.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
@@ -201,7 +201,7 @@ impl MultiGpu {
 
 impl MultiGpu {
     /// Measures the 1-Stage and 2-Stage searches of Barrientos et al. 2012 with a List of Clusters.
-    fn stages(
+    fn measure_stages(
         &self,
         devices: &[Device],
         list: &ListOfClusters<&Strings, Edit>,
@@ -222,15 +222,15 @@ impl MultiGpu {
             }
         };
         let to_u32 = |k| u32::try_from(k).unwrap_or(u32::MAX);
-        for (layout, is_one) in
+        for (layout, is_one_stage) in
             [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
         {
             let what = format!("{} words, {what}", list.len());
             let mut scaling = Scaling { what, queries: queries.len(), baseline: None, all };
             for gpus in 1..=devices.len() {
                 let devices = &devices[..gpus];
-                let one_stage = is_one.then(|| OneStage::clusters(devices, list, THREADS));
-                let two_stage = (!is_one).then(|| TwoStage::clusters(devices, list, THREADS));
+                let one_stage = is_one_stage.then(|| OneStage::clusters(devices, list, THREADS));
+                let two_stage = (!is_one_stage).then(|| TwoStage::clusters(devices, list, THREADS));
                 let one_stage = one_stage.transpose().map_err(Failure::gpu)?.flatten();
                 let two_stage = two_stage.transpose().map_err(Failure::gpu)?.flatten();
                 let mut times = Vec::new();

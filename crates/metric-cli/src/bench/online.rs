@@ -209,9 +209,9 @@ impl Online {
             let mut latencies = Vec::new();
             let mut number = u32::try_from(client).unwrap_or(0);
             while !stop.load(Ordering::Relaxed) {
-                let asked = Instant::now();
+                let sent = Instant::now();
                 queue.ask(number % count)?;
-                latencies.push(asked.elapsed());
+                latencies.push(sent.elapsed());
                 number = number.wrapping_add(17);
             }
             Ok::<_, QueueError>(latencies)

@@ -54,7 +54,7 @@ impl Thesis {
         if let Some(path) = &self.words {
             let Words { points, queries } =
                 Words::held_out(&read_words(path)?, self.queries, self.seed);
-            bench.space(&Space {
+            bench.measure_space(&Space {
                 name: "words",
                 data: format!("{}, seed {}", path.display(), self.seed),
                 points: &points,
@@ -70,7 +70,7 @@ impl Thesis {
             let radius = |share| radius(share).map_err(invalid_request);
             let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
             let seed = self.seed;
-            bench.space(&Space {
+            bench.measure_space(&Space {
                 name: "vectors",
                 data: format!("generated: 20 dimensions around 200 centers, seed {seed}"),
                 points: &points,

@@ -4,11 +4,11 @@ use std::io::BufRead;
 
 use metric_index::points::Vectors;
 
-use super::lines::{BYTE_ORDER_MARK, at, each_line, vectors};
+use super::lines::{BYTE_ORDER_MARK, each_line, error_at, vectors};
 use crate::failure::Failure;
 use crate::verbosity::Verbosity;
 
-/// The lines and columns of a table of numbers to skip.
+/// The lines and columns to skip in a table of numbers.
 pub(super) struct Table {
     /// Number of lines to skip. If it is `None`, a first line of column names is detected and
     /// skipped.
@@ -45,13 +45,13 @@ impl Separator {
     }
 
     fn fields(self, line: &str) -> Vec<&str> {
-        let between = match self {
+        let separator = match self {
             Self::Comma => ',',
             Self::Semicolon => ';',
             Self::Tab => '\t',
             Self::Spaces => return line.split_whitespace().collect(),
         };
-        line.split(between).map(str::trim).collect()
+        line.split(separator).map(str::trim).collect()
     }
 
     /// Returns the first separator in a line that differs from the separator of the file.
@@ -68,8 +68,8 @@ fn parse_number(field: &str) -> Option<f32> {
     field.parse().ok().filter(|value: &f32| value.is_finite())
 }
 
-/// Whether the first lines are rows of numbers, all of the same length and with at least two
-/// numbers.
+/// Whether the first lines are rows of the same length, each with at least two numbers and nothing
+/// else.
 pub(super) fn is_likely(start: &[u8]) -> bool {
     let whole = start.iter().rposition(|&byte| byte == b'\n').map_or(start, |end| &start[..end]);
     let Ok(text) = std::str::from_utf8(whole) else { return false };
@@ -113,7 +113,7 @@ impl Table {
                     "{other:?} in a file whose numbers are separated by {name}: use a single \
                      separator, and decimal points (1.5)"
                 );
-                return Err(at(path, line, what));
+                return Err(error_at(path, line, what));
             }
             let fields = separator.fields(text);
             let kept = fields.get(self.skip_columns..).unwrap_or_default();
@@ -129,7 +129,7 @@ impl Table {
             for (column, &field) in (self.skip_columns + 1..).zip(kept) {
                 values.push(
                     parse_number(field)
-                        .ok_or_else(|| at(path, line, invalid_field(column, field)))?,
+                        .ok_or_else(|| error_at(path, line, invalid_field(column, field)))?,
                 );
             }
             let row = &values[before..];
@@ -138,7 +138,7 @@ impl Table {
             }
             if row.len() != dimension || row.is_empty() {
                 let what = format!("{} numbers, expected {}", row.len(), dimension.max(1));
-                return Err(at(path, line, what));
+                return Err(error_at(path, line, what));
             }
             if is_first && self.skip_lines.is_none() && counts_up(row) {
                 let what = "a row that counts up: are these the names of the columns?";
@@ -146,7 +146,7 @@ impl Table {
                     let what = format!(
                         "{what} --skip-lines 1 skips it, --skip-lines 0 reads it as a vector"
                     );
-                    return Err(at(path, line, what));
+                    return Err(error_at(path, line, what));
                 }
                 verbosity.warn(&format!(
                     "{path}:{line}: {what} It is read as a vector; --skip-lines 1 skips it"

@@ -69,6 +69,7 @@ pub(super) struct FigureFile {
 pub(super) struct Files {
     pub(super) json: Option<Output>,
     pub(super) figures: Vec<FigureFile>,
+    /// Standard output, unless another output already uses it.
     pub(super) printed: Option<Output>,
 }
 
@@ -80,8 +81,8 @@ impl Thesis {
         let json = self.json.as_ref().map(|path| files.open(path)).transpose()?;
         let mut figures = Vec::new();
         if let Some(folder) = &self.svg {
-            let made = std::fs::create_dir_all(folder);
-            made.map_err(|error| OutputError::write(folder, error))?;
+            let created = std::fs::create_dir_all(folder);
+            created.map_err(|error| OutputError::write(folder, error))?;
             let words = self.words.as_ref().map(|_| "words");
             let vectors = (self.vectors > 0).then_some("vectors");
             for space in words.into_iter().chain(vectors) {

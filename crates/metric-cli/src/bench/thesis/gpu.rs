@@ -62,7 +62,8 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn is_by_pivots(&self) -> bool {
+    /// Whether this is a measurement for figure 4.1 or 4.4.
+    fn varies_pivots(&self) -> bool {
         self.setting.is_some() && self.search.starts_with("SSS-Index")
     }
 }
@@ -160,7 +161,7 @@ impl Bench<'_> {
         let own = own.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
         let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
         let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
-        let pivots = self.pivots(&space, space.table.pivots())?;
+        let pivots = self.pivot_searcher(&space, space.table.pivots())?;
         let ranges = radii.map(Question::Within).into_iter();
         let nearest = [8, 16, 32].map(Question::Nearest);
         for (at, question) in ranges.chain(nearest).enumerate() {
@@ -187,8 +188,8 @@ impl Bench<'_> {
                 ],
             };
             for &(search, searcher, method) in searches {
-                let how = KernelSearch { searcher, method, radii };
-                let seconds = self.kernel_seconds(space.queries, question, &how)?;
+                let kernel_search = KernelSearch { searcher, method, radii };
+                let seconds = self.kernel_seconds(space.queries, question, &kernel_search)?;
                 let distances = match method {
                     Method::Brute | Method::Sort => {
                         distances(&*space.brute, &space.cpu_queries, question)
@@ -204,7 +205,7 @@ impl Bench<'_> {
                 self.record(&run, seconds, cpu_seconds);
             }
             self.measure_batches(&space, &own, &query)?;
-            // Only for the second radius and the second value of k.
+            // Settings are measured only with the second radius and the second value of k.
             if at % 3 == 1 {
                 self.measure_settings(&space, &query)?;
             }
@@ -269,13 +270,13 @@ impl Bench<'_> {
     {
         let &Query { ref text, question, cpu_seconds } = query;
         let queries = space.queries;
-        let fewer = BATCHES.into_iter().filter(|&batch| batch < queries.len());
-        for batch in fewer.chain([queries.len()]) {
+        let smaller = BATCHES.into_iter().filter(|&batch| batch < queries.len());
+        for batch in smaller.chain([queries.len()]) {
             let numbers = (0..u32::try_from(batch).unwrap_or(u32::MAX)).collect();
-            let some = Subset::new(queries, numbers);
+            let subset = Subset::new(queries, numbers);
             let seconds = self.median(|| {
                 let start = Instant::now();
-                let _ = own.answer(&some, question, crate::threads::all_cores());
+                let _ = own.answer(&subset, question, crate::threads::all_cores());
                 Ok(start.elapsed().as_secs_f64())
             })?;
             let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
@@ -301,8 +302,9 @@ impl Bench<'_> {
             let list = list.map_err(invalid_request)?;
             let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
             let radii = radii_for(&list, question)?;
-            let how = KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
-            let seconds = self.kernel_seconds(space.queries, question, &how)?;
+            let kernel_search =
+                KernelSearch { searcher: &clusters, method: Method::Clusters, radii };
+            let seconds = self.kernel_seconds(space.queries, question, &kernel_search)?;
             let distances = distances(&list, &space.cpu_queries, question)?;
             let search = format!("List of Clusters of {size}");
             let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
@@ -311,10 +313,10 @@ impl Bench<'_> {
         for count in PIVOTS {
             let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
             let table = table.map_err(invalid_request)?;
-            let pivots = self.pivots(space, table.pivots())?;
+            let pivots = self.pivot_searcher(space, table.pivots())?;
             let radii = radii_for(&space.list, question)?;
-            let how = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
-            let seconds = self.kernel_seconds(space.queries, question, &how)?;
+            let kernel_search = KernelSearch { searcher: &pivots, method: Method::Pivots, radii };
+            let seconds = self.kernel_seconds(space.queries, question, &kernel_search)?;
             let distances = distances(&table, &space.cpu_queries, question)?;
             let search = format!("SSS-Index, pivots: {count}");
             let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
@@ -323,7 +325,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn pivots<S, M>(&self, space: &Space<'_, S, M>, pivots: &[u32]) -> Result<Searcher, Failure>
+    fn pivot_searcher<S, M>(
+        &self,
+        space: &Space<'_, S, M>,
+        pivots: &[u32],
+    ) -> Result<Searcher, Failure>
     where
         S: Points,
         S::Point: KernelPoint,
@@ -338,13 +344,13 @@ impl Bench<'_> {
         &self,
         queries: &S,
         question: Question,
-        how: &KernelSearch<'_>,
+        kernel_search: &KernelSearch<'_>,
     ) -> Result<f64, Failure>
     where
         S: Points,
         S::Point: KernelPoint,
     {
-        let &KernelSearch { searcher, method, radii } = how;
+        let &KernelSearch { searcher, method, radii } = kernel_search;
         self.median(|| {
             let found = match question {
                 Question::Within(radius) => searcher.range(queries, radius, method),
@@ -423,9 +429,9 @@ impl Bench<'_> {
         for FigureFile { name, mut out } in figures {
             let space = if name.contains("words") { "words" } else { "vectors" };
             let chart = match name.split('-').next() {
-                Some("4.1") => self.by_pivots(space, "r ="),
-                Some("4.4") => self.by_pivots(space, "k ="),
-                _ => self.throughput(space),
+                Some("4.1") => self.draw_by_pivots(space, "r ="),
+                Some("4.4") => self.draw_by_pivots(space, "k ="),
+                _ => self.draw_throughput(space),
             };
             let svg = chart.svg(Colors::Own) + "\n";
             out.write_all(svg.as_bytes()).map_err(|error| out.error(error))?;
@@ -441,14 +447,14 @@ impl Bench<'_> {
     /// Draws figures 4.1 and 4.4: time and distances of the SSS-Index by number of pivots.
     ///
     /// Values are divided by the largest value. Distances are known for range queries only.
-    fn by_pivots(&self, space: &str, question: &str) -> Chart {
+    fn draw_by_pivots(&self, space: &str, question: &str) -> Chart {
         let runs: Vec<&Measurement> = self
             .measured
             .iter()
             .filter(|measurement| {
                 measurement.space == space && measurement.question.starts_with(question)
             })
-            .filter(|measurement| measurement.is_by_pivots())
+            .filter(|measurement| measurement.varies_pivots())
             .collect();
         let line = |class, name: &str, value: &dyn Fn(&Measurement) -> Option<f64>| {
             let values = || {
@@ -465,15 +471,15 @@ impl Bench<'_> {
         if runs.iter().any(|measurement| measurement.distances_per_query.is_some()) {
             marks.push(line(1, "distances", &|measurement| measurement.distances_per_query));
         }
-        let asked = runs.first().map_or("", |measurement| measurement.question.as_str());
-        let title = format!("SSS-Index on a GPU: {space}, {asked}");
+        let query = runs.first().map_or("", |measurement| measurement.question.as_str());
+        let title = format!("SSS-Index on a GPU: {space}, {query}");
         let x = Axis::new("pivots", 1.0, 100.0, Scale::Logarithmic);
         let y = Axis::unit("share of the maximum");
         Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
     }
 
     /// Draws the throughput for each batch size (section 4.3.3).
-    fn throughput(&self, space: &str) -> Chart {
+    fn draw_throughput(&self, space: &str) -> Chart {
         let own: Vec<&Measurement> = self
             .measured
             .iter()
@@ -537,8 +543,8 @@ fn unsupported() -> Failure {
     Failure::input("the searches of the thesis do not support these points".to_owned())
 }
 
-fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
-    made.map_err(Failure::gpu)?.ok_or_else(unsupported)
+fn searcher(result: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
+    result.map_err(Failure::gpu)?.ok_or_else(unsupported)
 }
 
 /// A search with the kernels of the thesis.

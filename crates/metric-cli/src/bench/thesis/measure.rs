@@ -132,7 +132,8 @@ pub(super) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    pub(super) fn space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
+    /// Measures all indexes and strategies in a space.
+    pub(super) fn measure_space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
         let points = space.points.len();
         let queries = space.queries.len();
         self.verbosity.say(&format!("{}: {points} points, {queries} queries", space.name));
@@ -152,25 +153,25 @@ impl Bench<'_> {
             .into_iter()
             .chain([8, 16, 32].map(QueryKind::Nearest));
         let questions: Vec<QueryKind> = questions.collect();
-        let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
-        let all = all.map_err(invalid_request)?;
-        let alone =
+        let brute_force = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
+        let brute_force = brute_force.map_err(invalid_request)?;
+        let sequential =
             Setting { strategy: Strategy::Local, threads: single_thread, traffic: Traffic::High };
-        let together = Setting { threads: self.threads, ..alone };
+        let parallel = Setting { threads: self.threads, ..sequential };
         for &question in &questions {
-            self.measure(space, "brute force", &all, question, alone)?;
+            self.measure(space, "brute force", &brute_force, question, sequential)?;
         }
         for &NamedKind { name, kind } in &space.kinds {
             self.verbosity.say(&format!("{}: {name}", space.name));
-            let built =
+            let build =
                 |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
-            let index = built(0, 1).map_err(invalid_request)?;
-            let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
+            let index = build(0, 1).map_err(invalid_request)?;
+            let shares = (0..self.threads.get()).map(|thread| build(thread, self.threads.get()));
             let shares: Vec<BuiltIndex<'_, S>> =
                 shares.collect::<Result<_, _>>().map_err(invalid_request)?;
             for &question in &questions {
-                self.measure(space, name, &index, question, alone)?;
-                self.measure(space, name, &index, question, together)?;
+                self.measure(space, name, &index, question, sequential)?;
+                self.measure(space, name, &index, question, parallel)?;
                 if let QueryKind::Nearest(_) = question {
                     continue;
                 }
@@ -181,7 +182,7 @@ impl Bench<'_> {
                     Strategy::Hybrid,
                     Strategy::BulkCritical,
                 ] {
-                    let setting = Setting { strategy, ..together };
+                    let setting = Setting { strategy, ..parallel };
                     self.measure(space, name, &index, question, setting)?;
                 }
                 for traffic in [Traffic::Low, Traffic::LowUneven, Traffic::Bursts] {
@@ -191,7 +192,7 @@ impl Bench<'_> {
                         Strategy::BulkLocal,
                         Strategy::Hybrid,
                     ] {
-                        let setting = Setting { strategy, traffic, ..together };
+                        let setting = Setting { strategy, traffic, ..parallel };
                         self.measure(space, name, &index, question, setting)?;
                     }
                 }
@@ -263,17 +264,17 @@ impl Bench<'_> {
             return Arrivals::AllAtOnce;
         }
         let query = subject.question.name();
-        let alone = self.measured.iter().find(|m| {
+        let sequential = self.measured.iter().find(|m| {
             m.threads == 1
                 && m.space == subject.space
                 && m.index == subject.index
                 && m.query == query
         });
-        let seconds_per_query = alone.map_or(0.001, |alone| alone.seconds / count as f64);
+        let seconds_per_query = sequential.map_or(0.001, |m| m.seconds / count as f64);
         let threads = threads.get() as f64;
         let time = |query: usize| match traffic {
             Traffic::High => 0.0,
-            // Four queries in three units of time, which occupy half of the threads' time.
+            // Four queries arrive in three units of time and occupy half of the threads' time.
             Traffic::Low | Traffic::LowUneven => {
                 let unit = 4.0 / 3.0 * seconds_per_query / (threads * 0.5);
                 unit * (query / 4 * 3 + [0, 0, 1, 2][query % 4]) as f64
@@ -315,7 +316,7 @@ impl Bench<'_> {
     }
 }
 
-/// Orders the queries so that the first thread gets the queries with the most distances.
+/// Orders the queries so that the first thread gets the queries with the most distance evaluations.
 fn hardest_for_first_thread<S: Points>(
     index: &BuiltIndex<'_, S>,
     queries: &S,

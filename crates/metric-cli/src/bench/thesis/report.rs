@@ -98,7 +98,7 @@ const FIGURES: &[Figure] = &[
         unit: "times",
         traffic: Traffic::High,
         strategies: ALL,
-        value: |m, alone| alone.seconds / m.seconds,
+        value: |m, sequential| sequential.seconds / m.seconds,
     },
     Figure {
         name: "3.8",
@@ -377,18 +377,18 @@ impl Bench<'_> {
     }
 
     fn draw_figure(&self, figure: &Figure, space: &str) -> GroupedBars {
-        // The measurements on one thread, one measurement for each index and query.
-        let is_single_threaded =
+        // The measurements on one thread, one for each index and query.
+        let is_sequential =
             |m: &&Measurement| m.space == space && m.threads == 1 && is_indexed_range_query(m);
-        let mut alone: Vec<&Measurement> =
-            self.measured.iter().filter(is_single_threaded).collect();
-        alone.dedup_by_key(|m| (&m.index, &m.query));
+        let mut sequential: Vec<&Measurement> =
+            self.measured.iter().filter(is_sequential).collect();
+        sequential.dedup_by_key(|m| (&m.index, &m.query));
         let value = |single: &Measurement, strategy: &str| {
             let other = self.counterpart(single, strategy, figure.traffic);
             other.map_or(f64::NAN, |m| (figure.value)(m, single))
         };
         let row = |m: &&Measurement| figure.strategies.iter().map(|s| value(m, s)).collect();
-        let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
+        let mut values: Vec<Vec<f64>> = sequential.iter().map(row).collect();
         if figure.unit == NORMALIZED {
             let largest = values.iter().flatten().copied().fold(f64::NAN, f64::max);
             values.iter_mut().flatten().for_each(|value| *value /= largest);
@@ -396,7 +396,7 @@ impl Bench<'_> {
         GroupedBars {
             title: figure.title.to_owned(),
             unit: figure.unit.to_owned(),
-            groups: alone.iter().map(|m| format!("{} {}", m.index, m.query)).collect(),
+            groups: sequential.iter().map(|m| format!("{} {}", m.index, m.query)).collect(),
             series: figure.strategies.iter().map(|&name| name.to_owned()).collect(),
             values,
         }
@@ -409,17 +409,17 @@ impl Bench<'_> {
         let brute: Vec<&Measurement> = self.measured.iter().filter(brute).collect();
         let groups = self
             .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
-        let value = |index: &String, all: &Measurement| {
-            let like = Measurement { index: index.clone(), ..all.clone() };
+        let value = |index: &String, baseline: &Measurement| {
+            let like = Measurement { index: index.clone(), ..baseline.clone() };
             let own = self.counterpart(&like, "Local", Traffic::High);
-            own.map_or(f64::NAN, |own| all.seconds / own.seconds)
+            own.map_or(f64::NAN, |own| baseline.seconds / own.seconds)
         };
         GroupedBars {
             title: "Chapter 4, CPU: speedup of all threads over sequential brute force".to_owned(),
             unit: "times".to_owned(),
             values: groups
                 .iter()
-                .map(|i| brute.iter().map(|all| value(i, all)).collect())
+                .map(|i| brute.iter().map(|baseline| value(i, baseline)).collect())
                 .collect(),
             groups,
             series: brute.iter().map(|m| m.query.clone()).collect(),
@@ -454,14 +454,15 @@ impl Bench<'_> {
             .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let ranking = |strategy: &str, traffic, value: fn(&Measurement) -> f64| {
             let sum = |index: &String| {
-                let like = |m: &&Measurement| {
+                let is_included = |m: &&Measurement| {
                     m.space == space
                         && m.index == *index
                         && m.threads == 1
                         && is_indexed_range_query(m)
                 };
-                let all = self.measured.iter().filter(like);
-                all.filter_map(|m| self.counterpart(m, strategy, traffic))
+                let included = self.measured.iter().filter(is_included);
+                included
+                    .filter_map(|m| self.counterpart(m, strategy, traffic))
                     .map(|m| libm::log(value(m)))
                     .sum::<f64>()
             };

@@ -1,10 +1,12 @@
 //! Measures the speedup of several threads over one thread, with the strategy `Local`.
 //!
 //! Run it with `cargo bench -p metric-papers --bench threads -- WORDS [N ...]`. WORDS is a file
-//! with one word per line, and N are numbers of threads, by default 2. Held-out words are the
-//! queries, with radius 2. The benchmark also searches 120,000 generated vectors for the 10 nearest
-//! neighbors of held-out vectors. Runs with one thread and with several threads alternate. A run
-//! takes one thread about two seconds, but has at most 2,000 queries.
+//! with one word per line, and N are numbers of threads, by default 2. The benchmark runs range
+//! queries with radius 2 for held-out words. It also searches 120,000 generated vectors for the 10
+//! nearest neighbors of held-out vectors.
+//!
+//! Runs with one thread and with several threads alternate. The number of queries, at most 2,000,
+//! is chosen so that one thread takes about two seconds.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
@@ -19,7 +21,9 @@ use metric_papers::strategy::{Measures, Options, Strategy, run};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
+/// Number of pairs of runs; the pair with the median speedup is shown.
 const PAIRS: usize = 7;
+/// Maximum number of queries per run.
 const QUERIES: usize = 2_000;
 
 fn main() -> Outcome<()> {
@@ -54,7 +58,7 @@ struct Pair {
     /// Throughput of several threads divided by the throughput of one thread.
     speedup: f64,
     /// Throughput of one thread, in queries per second.
-    alone: f64,
+    baseline: f64,
     /// Fraction of the time that several threads are idle.
     idle: f64,
 }
@@ -67,11 +71,11 @@ fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>
     threads: &[NonZero<usize>],
 ) -> Outcome<()> {
     let one = NonZero::<usize>::MIN;
-    let answered = |count: usize, threads| -> Outcome<Measures> {
-        let some = Subset::new(queries, (0..u32::try_from(count)?).collect());
-        Ok(run(index, &some, &ask, &Options::new(Strategy::Local, threads))?.measures)
+    let measure = |count: usize, threads| -> Outcome<Measures> {
+        let subset = Subset::new(queries, (0..u32::try_from(count)?).collect());
+        Ok(run(index, &subset, &ask, &Options::new(Strategy::Local, threads))?.measures)
     };
-    let rate = answered(50, one)?.throughput();
+    let rate = measure(50, one)?.throughput();
     let mut count = 50;
     while count < QUERIES && (count as f64) < 2.0 * rate {
         count *= 2;
@@ -80,17 +84,17 @@ fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>
     for &threads in threads {
         let mut pairs = Vec::new();
         for _ in 0..PAIRS {
-            let alone = answered(count, one)?.throughput();
-            let together = answered(count, threads)?;
-            let speedup = together.throughput() / alone;
-            pairs.push(Pair { speedup, alone, idle: together.idle() });
+            let baseline = measure(count, one)?.throughput();
+            let measures = measure(count, threads)?;
+            let speedup = measures.throughput() / baseline;
+            pairs.push(Pair { speedup, baseline, idle: measures.idle() });
         }
         pairs.sort_by(|a, b| a.speedup.total_cmp(&b.speedup));
-        let Pair { speedup, alone, idle } = pairs[PAIRS / 2];
+        let Pair { speedup, baseline, idle } = pairs[PAIRS / 2];
         let min = pairs[0].speedup;
         let max = pairs[PAIRS - 1].speedup;
         println!(
-            "  {name:14} {count:5} queries, one thread {alone:8.0} per second, \
+            "  {name:14} {count:5} queries, one thread {baseline:8.0} per second, \
              {threads:2} threads {speedup:5.2} x ({min:.2} to {max:.2}), idle {:.0} %",
             100.0 * idle,
         );

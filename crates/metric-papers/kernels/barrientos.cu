@@ -10,7 +10,7 @@ struct Answers {
     unsigned capacity;
 };
 
-// Adds a neighbor to the results of a query.
+// Appends a neighbor to the results of a query. Only counts it if the results are full.
 __device__ inline void add_result(const Answers& answers, unsigned query, float distance,
                                   unsigned point) {
     const unsigned slot = atomicAdd(&answers.counts[query], 1);
@@ -226,7 +226,7 @@ __device__ unsigned reduce(const HeapSearch& search, const Heap& own_heap, unsig
                 insert(heap, heaps[size_t(i) * blockDim.x + j]);
             }
         }
-        // No thread reads the sizes from here on.
+        // All lanes must have read the sizes before they are overwritten.
         __syncwarp();
         sizes[threadIdx.x] = heap.size;
         __syncwarp();

@@ -1,5 +1,5 @@
-// The kernels of Cordeiro 2023. A warp computes a distance. Each block keeps the K nearest points
-// so far in shared memory, and a warp finds the farthest of them by a reduction.
+// The kernels of Cordeiro 2023. A warp computes a distance. Each block keeps the k nearest points
+// so far in shared memory, and a warp finds the farthest of them with a reduction.
 
 // Number of warps of `k_selection`.
 constexpr unsigned WARPS = 8;
@@ -65,10 +65,10 @@ __device__ inline void find_farthest(const unsigned long long* neighbors, unsign
     }
 }
 
-// Algorithm 2. If `queries_per_block` > 0, block b answers the queries from b * queries_per_block
-// on, each over all points. If it is 0, all blocks answer the first query, each over its part of
-// the points. The result has k neighbors for each query, or for each block. Shared memory: the
-// query, followed by k keys.
+// Algorithm 2: finds nearest neighbors. If `queries_per_block` > 0, block b answers this number of
+// queries, starting with query b * queries_per_block, each over all points. If it is 0, all blocks
+// answer the first query, each over its part of the points. The result has k neighbors for each
+// query, or for each block. Shared memory: the query, followed by k keys.
 extern "C" __global__ void __launch_bounds__(1024)
     knn_kernel(Rows points, const float* queries, unsigned queries_per_block, unsigned k,
                unsigned long long* neighbors) {
@@ -203,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (unsigned pass_start = k; pass_start < length; pass_start += blockDim.x) {
         const unsigned i = pass_start + threadIdx.x;
         unsigned long long key = i < length ? own_keys[i] : ~0ull;
-        // One thread at a time replaces the largest key by its own key. Then the block finds the
+        // One thread at a time replaces the largest key with its own key. Then the block finds the
         // new largest key.
         while (__syncthreads_or(key < largest)) {
             if (key < largest && atomicCAS(&is_taken, 0, 1) == 0) {

@@ -6,7 +6,8 @@ struct Heap {
     unsigned k;
 };
 
-// Inserts a key. In a full heap, the key replaces the largest key if it is smaller.
+// Inserts a key. If the heap is full, a smaller key replaces the largest key, and a larger key is
+// ignored.
 __device__ inline void insert(Heap& heap, unsigned long long key) {
     unsigned index;
     if (heap.size < heap.k) {

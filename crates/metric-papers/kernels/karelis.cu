@@ -163,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// Finds the next digit of the key with each node's rank, appends it to the prefix, and clears the
-// counts. One warp per node.
+// For each node, finds the next digit of the key with the node's rank, appends it to the prefix,
+// and clears the counts. One warp per node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     tree_digit(unsigned* digits, unsigned nodes, unsigned long long* prefixes, unsigned* ranks) {
     const unsigned node = blockIdx.x * (TREE_THREADS / 32) + threadIdx.x / 32,
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
-// Replaces the count of each block by the sum of the counts before it. A single block.
+// Replaces the count of each block with the sum of the counts before it. A single block.
 extern "C" __global__ void __launch_bounds__(1024) tree_scan_sums(unsigned* sums, unsigned blocks) {
     __shared__ unsigned partial_sums[1024];
     unsigned before = 0;

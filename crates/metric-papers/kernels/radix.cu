@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     counts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x] = bins[threadIdx.x];
 }
 
-// Replaces each count of a segment by the sum of the counts before it. One block per segment.
+// Replaces each count of a segment with the sum of the counts before it. One block per segment.
 extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
     radix_scan(unsigned* counts, unsigned per_segment) {
     __shared__ unsigned sums[RADIX_THREADS];
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
             warp_positions[warp][digit] = __popc(equal_lanes);
         }
         __syncthreads();
-        // Replace the counts of each digit by the first positions of the warps. One thread per
+        // Replace the counts of each digit with the first positions of the warps. One thread per
         // digit.
         unsigned before = next[threadIdx.x];
         for (unsigned w = 0; w < RADIX_THREADS / 32; w++) {

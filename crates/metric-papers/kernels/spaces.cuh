@@ -108,7 +108,7 @@ __device__ inline float distance(const WordSpace& space, const WordQuery& query,
     return static_cast<float>(distance);
 }
 
-// The rounding error of distances, for the triangle inequality, as in `prune.rs`.
+// Bounds for the rounding error of distances in the triangle inequality, as in `prune.rs`.
 struct Bounds {
     double relative;
     double absolute;

@@ -48,7 +48,7 @@ use launch::{
     WordSpace, address,
 };
 
-use memory::{DeviceClusters, DevicePivots, DevicePoints, DeviceQueries, copied};
+use memory::{DeviceClusters, DevicePivots, DevicePoints, DeviceQueries, upload};
 
 /// Maximum number of queries per launch of a search that stores all distances.
 const MAX_SORTED_QUERIES: u32 = 64;
@@ -169,10 +169,10 @@ impl Searcher {
         let stream = &searcher.stream;
         searcher.clusters = Some(DeviceClusters {
             count: u32::try_from(radii.len()).expect("not more than points"),
-            radii: copied(device, stream, radii)?,
-            ends: copied(device, stream, ends)?,
-            cluster_of: copied(device, stream, &cluster_of)?,
-            points: copied(device, stream, order)?,
+            radii: upload(device, stream, radii)?,
+            ends: upload(device, stream, ends)?,
+            cluster_of: upload(device, stream, &cluster_of)?,
+            points: upload(device, stream, order)?,
         });
         Ok(Some(searcher))
     }
@@ -204,8 +204,8 @@ impl Searcher {
         let stream = &searcher.stream;
         searcher.pivots = Some(DevicePivots {
             count: u32::try_from(pivots.len()).expect("not more than points"),
-            numbers: copied(device, stream, pivots)?,
-            distances: copied(device, stream, &distances)?,
+            numbers: upload(device, stream, pivots)?,
+            distances: upload(device, stream, &distances)?,
         });
         Ok(Some(searcher))
     }
@@ -228,11 +228,11 @@ impl Searcher {
         let stream = device.stream()?;
         let points = match columns {
             Columns::Vectors { values, dimension } => {
-                DevicePoints::Vectors { columns: copied(device, &stream, &values)?, dimension }
+                DevicePoints::Vectors { columns: upload(device, &stream, &values)?, dimension }
             }
             Columns::Words { characters, lengths, longest, alphabet } => DevicePoints::Words {
-                columns: copied(device, &stream, &characters)?,
-                lengths: copied(device, &stream, &lengths)?,
+                columns: upload(device, &stream, &characters)?,
+                lengths: upload(device, &stream, &lengths)?,
                 longest,
                 alphabet,
             },
@@ -280,10 +280,10 @@ impl Searcher {
         Ok(match Q::Point::rows(queries, &format) {
             None => None,
             Some(Rows::Vectors(rows)) => {
-                Some(DeviceQueries::Vectors(copied(&self.device, &self.stream, &rows)?))
+                Some(DeviceQueries::Vectors(upload(&self.device, &self.stream, &rows)?))
             }
             Some(Rows::Words(rows)) => {
-                Some(DeviceQueries::Words(copied(&self.device, &self.stream, &rows)?))
+                Some(DeviceQueries::Words(upload(&self.device, &self.stream, &rows)?))
             }
         })
     }
@@ -481,10 +481,10 @@ impl Searcher {
         Ok(TimedKeys { keys: nearest, seconds })
     }
 
-    /// Searches with heaps, in two launches.
+    /// Searches with heaps, in at most two launches.
     ///
     /// The first launch searches within the first radius for all queries. The second launch
-    /// continues for the queries with fewer than k neighbors.
+    /// continues with larger radii for the queries that have fewer than k neighbors.
     fn search_heaps(
         &self,
         batch: &Batch<'_, Pruning>,
@@ -499,7 +499,7 @@ impl Searcher {
         let heaps = zeros::<u64>(stream, queries * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, queries * k as usize, doing)?;
         let numbers: Vec<u32> = (0..batch.queries).collect();
-        let all = copied(&self.device, stream, &numbers)?;
+        let all = upload(&self.device, stream, &numbers)?;
         let pending = zeros::<u32>(stream, queries, doing)?;
         let pending_count = zeros::<u32>(stream, 1, doing)?;
         let start = self.device.timer()?;
@@ -517,13 +517,13 @@ impl Searcher {
             launch: 0,
         };
         self.kernels.nearest(stream, batch, &search).map_err(&failed)?;
-        let left = stream.clone_dtoh(&pending_count).map_err(&failed)?[0];
-        if left > 0 {
+        let remaining = stream.clone_dtoh(&pending_count).map_err(&failed)?[0];
+        if remaining > 0 {
             search.queries = address(stream, &pending);
             search.launch = 1;
             let next = radii.first + radii.step;
             search.first = if next > radii.first { next } else { f32::INFINITY };
-            let rest = Batch { queries: left, ..*batch };
+            let rest = Batch { queries: remaining, ..*batch };
             self.kernels.nearest(stream, &rest, &search).map_err(&failed)?;
         }
         end.record(stream).map_err(&failed)?;

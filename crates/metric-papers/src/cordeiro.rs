@@ -22,7 +22,7 @@ mod launch;
 
 use launch::{DeviceVectors, Kernels, KeyLists, KnnLaunch};
 
-/// How queries are distributed over blocks of threads.
+/// The distribution of queries over blocks of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// One launch per query, in which each block searches part of the points.
@@ -110,46 +110,52 @@ impl Searcher {
             Method::Ppb => 1,
             Method::Sbq => count / blocks,
         };
-        // The number of queries that are answered by one block each. All blocks together answer
-        // each of the other queries.
-        let whole = match method {
+        // The number of queries that a single block answers. Each of the other queries is answered
+        // by all blocks.
+        let single_block = match method {
             Method::Ppk => 0,
             Method::Ppb => count,
             Method::Sbq => queries_per_block * blocks,
         };
-        let rest = count - whole;
+        let all_blocks = count - single_block;
         let doing = self.device.step("allocating memory for neighbors");
         let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
         let list_length = |queries: u32| queries as usize * k as usize;
-        let mut unsorted = zeros::<u64>(stream, list_length(whole).max(1), doing)?;
-        let mut parts = zeros::<u64>(stream, list_length(rest) * blocks as usize + 1, doing)?;
+        let mut unsorted = zeros::<u64>(stream, list_length(single_block).max(1), doing)?;
+        let mut parts = zeros::<u64>(stream, list_length(all_blocks) * blocks as usize + 1, doing)?;
         let mut neighbors = zeros::<u64>(stream, list_length(count), doing)?;
         let start = self.device.timer()?;
         let end = self.device.timer()?;
         start.record(stream).map_err(&failed)?;
         let points =
             DeviceVectors { values: &self.values, count: self.count, dimension: self.dimension };
-        if whole > 0 {
+        if single_block > 0 {
             let threads = if method == Method::Ppb { launch::MAX_THREADS } else { launch::THREADS };
-            let how =
-                KnnLaunch { blocks: whole / queries_per_block, threads, queries_per_block, k };
+            let config = KnnLaunch {
+                blocks: single_block / queries_per_block,
+                threads,
+                queries_per_block,
+                k,
+            };
             let mut to = unsorted.slice_mut(..);
-            self.kernels.knn(stream, points, &copies.slice(..), how, &mut to).map_err(&failed)?;
-            let mut to = neighbors.slice_mut(..list_length(whole));
-            let lists = KeyLists { keys: &unsorted, count: whole, length: k };
+            self.kernels
+                .knn(stream, points, &copies.slice(..), config, &mut to)
+                .map_err(&failed)?;
+            let mut to = neighbors.slice_mut(..list_length(single_block));
+            let lists = KeyLists { keys: &unsorted, count: single_block, length: k };
             self.kernels.selection(stream, lists, k, &mut to).map_err(&failed)?;
         }
-        for query in whole..count {
+        for query in single_block..count {
             let own = copies.slice(query as usize * dimension..);
             let list = list_length(blocks);
-            let first = (query - whole) as usize * list;
+            let first = (query - single_block) as usize * list;
             let mut to = parts.slice_mut(first..first + list);
-            let how = KnnLaunch { blocks, threads: launch::THREADS, queries_per_block: 0, k };
-            self.kernels.knn(stream, points, &own, how, &mut to).map_err(&failed)?;
+            let config = KnnLaunch { blocks, threads: launch::THREADS, queries_per_block: 0, k };
+            self.kernels.knn(stream, points, &own, config, &mut to).map_err(&failed)?;
         }
-        if rest > 0 {
-            let mut to = neighbors.slice_mut(list_length(whole)..);
-            let lists = KeyLists { keys: &parts, count: rest, length: blocks * k };
+        if all_blocks > 0 {
+            let mut to = neighbors.slice_mut(list_length(single_block)..);
+            let lists = KeyLists { keys: &parts, count: all_blocks, length: blocks * k };
             self.kernels.selection(stream, lists, k, &mut to).map_err(&failed)?;
         }
         end.record(stream).map_err(&failed)?;

@@ -1,4 +1,4 @@
-//! VP-trees and KD-trees that are built and searched on a GPU, after Karelis 2020.
+//! VP-trees and KD-trees that are built and searched on a GPU, following Karelis 2020.
 //!
 //! A tree is built level by level, with all nodes of a level in parallel. One thread answers a
 //! query. The trees are identical to the trees that the CPU builds, including the bytes of their
@@ -234,7 +234,7 @@ impl Builder {
             if own.is_empty() {
                 break;
             }
-            let column = |of: fn(&Node) -> u32| own.iter().map(of).collect::<Vec<u32>>();
+            let column = |field: fn(&Node) -> u32| own.iter().map(field).collect::<Vec<u32>>();
             let starts = column(|node| node.start);
             let counts = column(|node| node.count);
             let fixed = self.fixed;
@@ -251,7 +251,7 @@ impl Builder {
                 counts: copy(&counts)?,
                 halves: copy(&halves)?,
                 ranks: copy(&halves)?,
-                middles: zeros(&self.stream, own.len(), doing)?,
+                medians: zeros(&self.stream, own.len(), doing)?,
                 digits: zeros(&self.stream, own.len() * 256, doing)?,
                 axes: zeros(&self.stream, own.len(), doing)?,
                 nodes: u32::try_from(own.len()).expect("not more than points"),

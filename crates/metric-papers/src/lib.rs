@@ -2,7 +2,7 @@
 //!
 //! Programs that only need neighbors should use [`metric_index`], which is faster. This crate
 //! reproduces the algorithms of four publications with the points, metrics and indexes of
-//! `metric_index`. It returns exactly the same answers. The program `metric-index` repeats the
+//! `metric_index`. Its answers are exactly the same. The program `metric-index` repeats the
 //! experiments.
 //!
 //! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies for answering a stream of

@@ -201,12 +201,12 @@ impl Case {
 }
 
 #[test]
-fn of_vectors() {
+fn all_indexes_of_vectors() {
     all_indexes(&grid(700, 1), &on::<[f32], _>(Euclidean), &grid(40, 2), 0.3);
 }
 
 #[test]
-fn of_strings() {
+fn all_indexes_of_strings() {
     all_indexes(&words(600, 3), &on::<str, _>(Edit), &words(40, 4), 1.0);
 }
 
@@ -314,7 +314,7 @@ fn invalid_queries() {
 
 /// A metric that panics ends the run: no thread waits for the thread that panicked.
 #[test]
-fn a_panic_is_passed_on() {
+fn a_panic_is_propagated() {
     struct Panics;
     impl Metric<[f32]> for Panics {
         fn distance(&self, a: &[f32], b: &[f32]) -> f32 {

@@ -97,9 +97,9 @@ impl KernelPoint for str {
         let QueryFormat::Words(alphabet) = format else { return None };
         let mut rows = vec![0; queries.len() * WORD_BYTES];
         for (query, row) in (0..).zip(rows.chunks_mut(WORD_BYTES)) {
-            let own = alphabet.encode_query(queries.point(query), WORD_BYTES - 1)?;
-            row[0] = u8::try_from(own.len()).ok()?;
-            row[1..=own.len()].copy_from_slice(&own);
+            let word = alphabet.encode_query(queries.point(query), WORD_BYTES - 1)?;
+            row[0] = u8::try_from(word.len()).ok()?;
+            row[1..=word.len()].copy_from_slice(&word);
         }
         Some(Rows::Words(rows))
     }

@@ -39,7 +39,7 @@ pub(super) struct Kernels {
     pub(super) shared: usize,
 }
 
-/// An upper bound for the static shared memory of these kernels, in bytes.
+/// Upper bound for the static shared memory of these kernels, in bytes.
 const STATIC_BYTES: usize = 64;
 
 impl Kernels {
@@ -111,7 +111,7 @@ pub(super) struct Pivots {
     pub(super) count: u32,
 }
 
-/// Rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
+/// Bounds for the rounding errors of distances: `Bounds` of `kernels/spaces.cuh`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct ErrorBounds {
@@ -198,7 +198,7 @@ impl Space {
     }
 }
 
-/// How a search excludes points.
+/// The data with which a search excludes points.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pruning {
     None,
@@ -244,7 +244,7 @@ impl Pruning {
     }
 }
 
-/// How a 2-Stage search excludes points, based on the words that the first stage computes.
+/// The data with which a 2-Stage search excludes points.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum StagePruning {
     Clusters(Clusters),
@@ -331,7 +331,7 @@ impl Kernels {
         }
     }
 
-    /// Enqueues nearest-neighbor queries by algorithms 15 and 16, or an alternative to them.
+    /// Enqueues nearest-neighbor queries by algorithm 15 or 16, or by an alternative to them.
     pub(super) fn nearest(
         &self,
         stream: &Arc<CudaStream>,

@@ -63,9 +63,9 @@ pub(super) enum DeviceQueries {
     Words(CudaSlice<u8>),
 }
 
-/// Copies values to a GPU. If there are none, copies one default value, because the driver rejects
-/// empty copies.
-pub(super) fn copied<T: gpu_runtime::DeviceRepr + Default + Copy>(
+/// Copies values to a GPU. If there are no values, copies one default value, because the driver
+/// rejects empty copies.
+pub(super) fn upload<T: gpu_runtime::DeviceRepr + Default + Copy>(
     device: &Device,
     stream: &Arc<CudaStream>,
     values: &[T],

@@ -6,14 +6,14 @@ use metric_index::neighbor::Neighbor;
 
 use crate::gpu::TimedAnswers;
 
-/// Merges the answers of all GPUs to the same queries, and keeps k neighbors per query. `number`
-/// converts the point number of a GPU's neighbor to the number among all points.
+/// Merges the answers of all GPUs to the same queries, and keeps the k nearest neighbors per query.
+/// `renumber` converts the point number of a GPU's neighbor to the number among all points.
 ///
 /// The time is the time of the slowest GPU. Returns `None` if a GPU returned `None`.
-pub(super) fn merged(
+pub(super) fn merge_answers(
     found: Vec<Result<Option<TimedAnswers>, GpuError>>,
     k: usize,
-    number: impl Fn(usize, Neighbor) -> Neighbor,
+    renumber: impl Fn(usize, Neighbor) -> Neighbor,
 ) -> Result<Option<TimedAnswers>, GpuError> {
     let Some(parts) = found.into_iter().collect::<Result<Option<Vec<_>>, GpuError>>()? else {
         return Ok(None);
@@ -24,7 +24,7 @@ pub(super) fn merged(
         near.clear();
         for (gpu, part) in parts.iter().enumerate() {
             let list = part.answers.get(query).unwrap_or_default();
-            near.extend(list.iter().map(|&found| number(gpu, found)));
+            near.extend(list.iter().map(|&found| renumber(gpu, found)));
         }
         near.sort_unstable();
         near.truncate(k);

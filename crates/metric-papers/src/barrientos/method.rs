@@ -1,9 +1,9 @@
-//! How a search excludes points, and the radii with which it finds the nearest points.
+//! The methods of excluding points, and the radii of nearest-neighbor searches.
 
 use metric_index::index::Index;
 use metric_index::points::{Points, Subset};
 
-/// How a search excludes points.
+/// The method by which a search excludes points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Brute force: algorithm 11, and for nearest neighbors one heap per thread.
@@ -35,7 +35,8 @@ pub struct Radii {
 /// Estimates the radii from one hundredth of the points, but at most about 1,000 points.
 ///
 /// The first radius is the median distance to the k-th neighbor. The step is the difference between
-/// the ninth decile of these distances and the median, but at least one eighth of the median.
+/// the ninth decile of these distances and the median, but at least one eighth of the median. If
+/// the median is 0, the step is at least 1.
 ///
 /// ```
 /// use metric_papers::barrientos::learn_radii;

@@ -3,7 +3,7 @@
 
 use gpu_runtime::{Device, GpuError, on_each};
 
-use super::merge::merged;
+use super::merge::merge_answers;
 use super::{KernelPoint, Method, Radii, Searcher, Share, TimedAnswers};
 use metric_index::index::ListOfClusters;
 use metric_index::metric::Metric;
@@ -109,7 +109,7 @@ impl OneStage {
         radius: f32,
         method: Method,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        self.merged(usize::MAX, |searcher| searcher.range(queries, radius, method))
+        self.search_all(usize::MAX, |searcher| searcher.range(queries, radius, method))
     }
 
     /// Returns the same answers as [`Searcher::nearest`]. The time is the time of the slowest GPU.
@@ -126,17 +126,17 @@ impl OneStage {
         method: Method,
         radii: Radii,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        self.merged(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
+        self.search_all(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
     }
 
     /// Searches on all GPUs concurrently and merges their answers.
-    fn merged(
+    fn search_all(
         &self,
         k: usize,
         search: impl Fn(&Searcher) -> Result<Option<TimedAnswers>, GpuError> + Sync,
     ) -> Result<Option<TimedAnswers>, GpuError> {
         let found = on_each(&self.shards, |shard| search(&shard.searcher));
-        merged(found, k, |gpu, near| match self.shards[gpu].first {
+        merge_answers(found, k, |gpu, near| match self.shards[gpu].first {
             Some(first) => Neighbor { point: first + near.point * self.gpus, ..near },
             None => near,
         })

@@ -4,8 +4,8 @@
 use gpu_runtime::{CudaSlice, Device, GpuError, on_each};
 
 use super::launch::{Batch, HeapSearch, Space, Stage, StagePruning, address};
-use super::memory::{DevicePivots, DeviceQueries, copied};
-use super::merge::merged;
+use super::memory::{DevicePivots, DeviceQueries, upload};
+use super::merge::merge_answers;
 use super::method::Radii;
 use super::{ClusterLayout, KernelPoint, MAX_HEAP_QUERIES, Searcher, TimedAnswers};
 use crate::gpu::{are_finite, empty_lists, lists_of, zeros};
@@ -118,8 +118,8 @@ impl TwoStage {
             // Point j after the pivots has the number `numbers[j]`.
             searcher.pivots = Some(DevicePivots {
                 count: u32::try_from(pivots.len()).expect("not more than points"),
-                numbers: copied(device, &searcher.stream, &own)?,
-                distances: copied(device, &searcher.stream, &distances)?,
+                numbers: upload(device, &searcher.stream, &own)?,
+                distances: upload(device, &searcher.stream, &distances)?,
             });
             shards.push(searcher);
         }
@@ -147,7 +147,7 @@ impl TwoStage {
         let all: Vec<u32> = (0..count).collect();
         let stages = first_stages(&searches, &all, radius)?;
         let found = on_each(&searches, |search| search.range(count, radius, &stages));
-        let found = merged(found, usize::MAX, |_, near| near)?;
+        let found = merge_answers(found, usize::MAX, |_, near| near)?;
         let seconds = slowest(&stages);
         Ok(found.map(|found| TimedAnswers { seconds: seconds + found.seconds, ..found }))
     }
@@ -189,7 +189,9 @@ impl TwoStage {
             // The order in which the second stage returns the queries.
             let order: Vec<u32> = stages.iter().flat_map(|stage| &stage.queries).copied().collect();
             let parts = on_each(&searches, |search| search.nearest(k, radius, &stages));
-            let Some(found) = merged(parts, k as usize, |_, near| near)? else { return Ok(None) };
+            let Some(found) = merge_answers(parts, k as usize, |_, near| near)? else {
+                return Ok(None);
+            };
             seconds += slowest(&stages) + found.seconds;
             pending.clear();
             for (position, (query, list)) in order.into_iter().zip(&found.answers).enumerate() {
@@ -281,7 +283,7 @@ impl ShardSearch<'_> {
         let length = count as usize * width as usize;
         // The driver rejects empty allocations.
         let words = zeros::<u32>(stream, length.max(1), doing)?;
-        let numbers = copied(device, stream, &queries)?;
+        let numbers = upload(device, stream, &queries)?;
         let stage =
             Stage { queries: address(stream, &numbers), words: address(stream, &words), width };
         let start = device.timer()?;
@@ -302,8 +304,8 @@ impl ShardSearch<'_> {
         stages
             .map(|stage| {
                 Ok(DeviceFirstStage {
-                    queries: copied(device, stream, &stage.queries)?,
-                    words: copied(device, stream, &stage.words)?,
+                    queries: upload(device, stream, &stage.queries)?,
+                    words: upload(device, stream, &stage.words)?,
                     count: u32::try_from(stage.queries.len()).expect("fewer than 2^32 queries"),
                 })
             })
@@ -354,7 +356,7 @@ impl ShardSearch<'_> {
         let per_block = *threads as usize * k as usize;
         let heaps = zeros::<u64>(stream, max_queries as usize * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, count as usize * k as usize, doing)?;
-        let positions = copied(device, stream, &(0..max_queries).collect::<Vec<u32>>())?;
+        let positions = upload(device, stream, &(0..max_queries).collect::<Vec<u32>>())?;
         let start = device.timer()?;
         let end = device.timer()?;
         start.record(stream).map_err(&failed)?;

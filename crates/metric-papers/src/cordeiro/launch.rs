@@ -69,7 +69,7 @@ pub(super) struct DeviceVectors<'a> {
     pub(super) dimension: u32,
 }
 
-/// How `knn_kernel` distributes queries over blocks.
+/// The configuration of a launch of `knn_kernel`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnnLaunch {
     pub(super) blocks: u32,
@@ -97,10 +97,10 @@ impl Kernels {
         stream: &Arc<CudaStream>,
         points: DeviceVectors<'_>,
         queries: &CudaView<'_, f32>,
-        how: KnnLaunch,
+        config: KnnLaunch,
         neighbors: &mut CudaViewMut<'_, u64>,
     ) -> LaunchResult {
-        let KnnLaunch { blocks, threads, queries_per_block, k } = how;
+        let KnnLaunch { blocks, threads, queries_per_block, k } = config;
         let DeviceVectors { values, count, dimension } = points;
         let points = Rows { values: values.device_ptr(stream).0, count, dimension };
         let lists = (blocks * queries_per_block.max(1)) as usize;

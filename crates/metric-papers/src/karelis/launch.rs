@@ -104,7 +104,7 @@ pub(super) struct Level {
     /// The ranks of the medians among the remaining keys, which `tree_digit` updates.
     pub(super) ranks: CudaSlice<u32>,
     /// The keys of the medians, to which `tree_digit` appends one digit at a time.
-    pub(super) middles: CudaSlice<u64>,
+    pub(super) medians: CudaSlice<u64>,
     /// A histogram of 256 digits for each node.
     pub(super) digits: CudaSlice<u32>,
     /// The dimension in which each node is widest. For KD-trees only.
@@ -265,7 +265,7 @@ impl Kernels {
         for shift in (0..64u32).step_by(8).rev() {
             let mut launch = self.count.launch_on(stream);
             launch.pointer(&partition.keys).value(&nodes).pointer(&partition.node_of).value(&count);
-            launch.pointer(&level.middles).value(&shift).pointer(&mut level.digits);
+            launch.pointer(&level.medians).value(&shift).pointer(&mut level.digits);
             #[expect(unsafe_code, reason = "the launcher of `tree_count`")]
             // SAFETY: the arguments match the kernel's parameters in order and type; there are 256
             // digits for each node.
@@ -274,7 +274,7 @@ impl Kernels {
             }
             let mut launch = self.digit.launch_on(stream);
             launch.pointer(&mut level.digits).value(&level.nodes);
-            launch.pointer(&mut level.middles).pointer(&mut level.ranks);
+            launch.pointer(&mut level.medians).pointer(&mut level.ranks);
             #[expect(unsafe_code, reason = "the launcher of `tree_digit`")]
             // SAFETY: as above.
             unsafe {
@@ -287,7 +287,7 @@ impl Kernels {
             .pointer(&partition.keys)
             .value(&nodes)
             .pointer(&partition.node_of)
-            .pointer(&level.middles);
+            .pointer(&level.medians);
         launch.value(&count).pointer(&mut partition.before).pointer(&mut partition.sums);
         #[expect(unsafe_code, reason = "the launcher of `tree_scan`")]
         // SAFETY: as above; there is one sum for each block.
@@ -306,7 +306,7 @@ impl Kernels {
             .pointer(&partition.keys)
             .value(&nodes)
             .pointer(&partition.node_of)
-            .pointer(&level.middles);
+            .pointer(&level.medians);
         launch
             .pointer(&level.halves)
             .value(&count)

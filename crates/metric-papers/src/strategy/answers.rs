@@ -16,7 +16,7 @@ pub struct Run {
 }
 
 /// Merges the partial answers of a query.
-pub(super) fn merged<C: Answer>(
+pub(super) fn merge<C: Answer>(
     parts: impl IntoIterator<Item = C>,
     make_collector: impl FnOnce() -> C,
 ) -> Vec<Neighbor> {

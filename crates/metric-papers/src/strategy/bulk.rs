@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::answers::{Run, merged};
+use super::answers::{Run, merge};
 use super::error::RunError;
 use super::exchange::{Exchange, Requirement, SharedRadius};
 use super::measures::{Clock, Measures, Worker};
@@ -43,11 +43,13 @@ impl<I, Q, A> SharedRun<'_, I, Q, A> {
 /// The state of a thread.
 struct Thread<'a, I, Q, A, C> {
     run: &'a SharedRun<'a, I, Q, A>,
+    /// The number of the thread.
     own: usize,
     /// The next query in the queue of the thread.
     next: usize,
-    /// The requirements of the thread, a stack.
+    /// The stack of the thread's requirements.
     requirements: Vec<Requirement>,
+    /// The collectors of queries, by query number.
     found: HashMap<u32, C>,
     /// The thread to which the last task was sent.
     to: usize,
@@ -97,7 +99,7 @@ where
         let parts = found.iter_mut().filter_map(|found| found.remove(&query));
         match state.failure() {
             Some(error) => answers.push(Err(error)),
-            None => answers.push(Ok(&merged(parts, || make_collector(query)))),
+            None => answers.push(Ok(&merge(parts, || make_collector(query)))),
         }
         latencies.push(state.done().saturating_sub(arrival));
     }
@@ -156,7 +158,7 @@ where
         (self.worker, self.found)
     }
 
-    /// Decides how the next superstep works. Waits for a query if there is no other work.
+    /// Chooses the strategy of the next superstep. Waits for a query if there is no other work.
     ///
     /// Only the first thread calls this.
     fn decide(&self) {
@@ -174,8 +176,8 @@ where
 
     /// Works until the superstep's limit of distance evaluations is reached, or no work is left.
     ///
-    /// With `endless`, a new superstep begins while the traffic is high. Returns whether there was
-    /// work.
+    /// With `keeps`, new tasks stay on this thread. With `endless`, a new superstep begins while
+    /// the traffic is high. Returns whether there was work.
     fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
         let mut left = self.run.stream.options.evaluations.get();
         let mut has_worked = false;

@@ -97,7 +97,7 @@ pub(super) struct Exchange {
     /// Number of open tasks of all queries.
     open: AtomicUsize,
     /// Messages by sender, then by receiver: the secondary queues of the thesis.
-    boxes: Vec<Vec<Mutex<Vec<Requirement>>>>,
+    mailboxes: Vec<Vec<Mutex<Vec<Requirement>>>>,
     /// The critical section around all messages, for the strategy without barriers.
     critical: Mutex<()>,
 }
@@ -112,7 +112,7 @@ impl Exchange {
             taken: AtomicUsize::new(0),
             next: (0..threads).map(AtomicUsize::new).collect(),
             open: AtomicUsize::new(0),
-            boxes: (0..threads).map(receivers).collect(),
+            mailboxes: (0..threads).map(receivers).collect(),
             critical: Mutex::default(),
         }
     }
@@ -160,12 +160,12 @@ impl Exchange {
     }
 
     fn send(&self, from: usize, to: usize, requirement: Requirement) {
-        let mut messages = self.boxes[from][to].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = self.mailboxes[from][to].lock().unwrap_or_else(PoisonError::into_inner);
         messages.push(requirement);
     }
 
     fn receive(&self, to: usize, into: &mut Vec<Requirement>) {
-        for from in &self.boxes {
+        for from in &self.mailboxes {
             into.append(&mut from[to].lock().unwrap_or_else(PoisonError::into_inner));
         }
     }

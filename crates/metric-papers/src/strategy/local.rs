@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::answers::{Run, merged};
+use super::answers::{Run, merge};
 use super::error::RunError;
 use super::measures::{Clock, Measures, Worker};
 use super::options::Stream;
@@ -70,8 +70,8 @@ where
     ThreadResult { worker, finished }
 }
 
-/// Runs threads that each answer some of the queries. For each query in order, `join` takes the
-/// results from the threads and merges them.
+/// Runs `work` on each thread. For each query in order, `join` takes the results from the threads
+/// and merges them.
 fn run_each<Q, A: Sync, C: Send>(
     stream: &Stream<'_, Q, A>,
     threads: usize,
@@ -145,7 +145,7 @@ where
             found.push(own.found.map(|own| renumber(own, thread, threads, make_collector)));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        QueryResult { found: found.map(|parts| merged(parts, make_collector)), answered_at }
+        QueryResult { found: found.map(|parts| merge(parts, make_collector)), answered_at }
     })
 }
 

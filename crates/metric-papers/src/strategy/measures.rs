@@ -37,7 +37,7 @@ impl Worker {
     }
 }
 
-/// Measures the time since the start of a run.
+/// A clock that measures the time since the start of a run.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -147,7 +147,7 @@ impl Measures {
 
     /// Returns the mean load balance E (see [`balance`](Self::balance)) over the windows with work.
     ///
-    /// The mean is low if only a few threads have work at any time, even if all threads take turns.
+    /// The mean is low if only a few threads have work at any time, even if the threads take turns.
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
         let in_window = |window| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::error::RunError;
 
-/// How threads share the work.
+/// The way in which threads share the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     /// Each thread answers its own queries, one after another (algorithm 8).
@@ -40,7 +40,7 @@ pub enum Strategy {
 pub enum Arrivals {
     /// All queries arrive at the start of the run.
     AllAtOnce,
-    /// `queries` arrive at the start of each interval.
+    /// A fixed number of queries arrives at the start of each interval.
     Periodic {
         /// Number of queries per interval.
         queries: NonZero<u32>,

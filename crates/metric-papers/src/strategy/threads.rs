@@ -11,7 +11,7 @@ pub(super) fn number(value: usize) -> u32 {
 
 /// Runs `work` on `threads` threads after all of them have started.
 ///
-/// Otherwise a thread could wait at a barrier for a thread that the system cannot start.
+/// If `work` began earlier, it could wait at a barrier for a thread that the system cannot start.
 pub(super) fn run_threads<T: Send>(
     threads: usize,
     work: impl Fn(usize) -> T + Sync,

@@ -70,26 +70,26 @@ where
     let mut done = Vec::new();
     let mut failures = Vec::new();
     loop {
-        let before = done.len();
+        let done_before = done.len();
         let rounds = on_each(&working, |&worker| {
-            let mut own = Vec::new();
+            let mut completed = Vec::new();
             loop {
                 let task = {
                     let mut open = lock(&open);
                     choose(&workers[worker], &open).map(|index| open.remove(index))
                 };
-                let Some(task) = task else { return (own, None) };
+                let Some(task) = task else { return (completed, None) };
                 match work(&workers[worker], &task) {
-                    Ok(result) => own.push(CompletedTask { worker, task, result }),
+                    Ok(result) => completed.push(CompletedTask { worker, task, result }),
                     Err(error) => {
                         lock(&open).push(task);
-                        return (own, Some(Failure { worker, error }));
+                        return (completed, Some(Failure { worker, error }));
                     }
                 }
             }
         });
-        for (own, failure) in rounds {
-            done.extend(own);
+        for (completed, failure) in rounds {
+            done.extend(completed);
             if let Some(failure) = failure {
                 working.retain(|&worker| worker != failure.worker);
                 failures.push(failure);
@@ -97,7 +97,7 @@ where
         }
         // If a worker failed after the others had run out of tasks, the others must continue with
         // its task.
-        if working.is_empty() || lock(&open).is_empty() || done.len() == before {
+        if working.is_empty() || lock(&open).is_empty() || done.len() == done_before {
             let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
             return DealOutcome { done, failures, open };
         }
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_worker_may_decline_tasks() {
-        let own = |worker: &u32, left: &[u32]| left.iter().position(|task| task % 3 == *worker);
-        let dealt = deal(&[0, 1], (0..9).collect(), own, |_, &task| Ok::<u32, ()>(task));
+        let choose = |worker: &u32, left: &[u32]| left.iter().position(|task| task % 3 == *worker);
+        let dealt = deal(&[0, 1], (0..9).collect(), choose, |_, &task| Ok::<u32, ()>(task));
         assert_eq!(dealt.done.len(), 6);
         assert!(dealt.done.iter().all(|done| done.task as usize % 3 == done.worker));
         assert_eq!(dealt.open, [2, 5, 8]);

@@ -108,17 +108,17 @@ pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
 
 /// Opens the GPUs that the driver lists. Skips GPUs that cannot be opened, unless all of them fail.
 fn open_all() -> Result<Vec<Device>, GpuError> {
-    let mut found = Vec::new();
+    let mut opened = Vec::new();
     let mut first_error = None;
     for ordinal in 0..device_count()? {
         match Device::open(ordinal) {
-            Ok(device) => found.push(device),
+            Ok(device) => opened.push(device),
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
     match first_error {
-        Some(error) if found.is_empty() => Err(error),
-        _ => Ok(found),
+        Some(error) if opened.is_empty() => Err(error),
+        _ => Ok(opened),
     }
 }
 
@@ -190,11 +190,12 @@ impl Device {
     /// ```
     pub fn open_best() -> Result<Self, GpuError> {
         // Opening is slow, so the chosen GPU stays open.
-        let mut found = open_all()?;
+        let mut opened = open_all()?;
         let rank = |device: &Self| (device.info.is_supported(), device.info.free);
-        let best =
-            (0..found.len()).max_by_key(|&index| rank(&found[index])).ok_or(GpuError::NoDevice)?;
-        let best = found.swap_remove(best);
+        let best = (0..opened.len())
+            .max_by_key(|&index| rank(&opened[index]))
+            .ok_or(GpuError::NoDevice)?;
+        let best = opened.swap_remove(best);
         best.info.check()?;
         Ok(best)
     }

@@ -267,7 +267,7 @@ pub enum KernelMismatch {
 /// # Errors
 /// Returns the first mismatch.
 pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), KernelMismatch> {
-    let mut found = HashSet::new();
+    let mut checked = HashSet::new();
     for (kernel, parameters) in modules.iter().flat_map(|ptx| kernel_parameters(ptx)) {
         let mut signatures =
             declared.iter().filter(|signature| signature.kernels.contains(&&*kernel));
@@ -282,10 +282,10 @@ pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), Ker
             let arguments = signature.sizes.to_vec();
             return Err(KernelMismatch::Sizes { kernel, parameters, arguments });
         }
-        found.insert(kernel);
+        checked.insert(kernel);
     }
     let mut names = declared.iter().flat_map(|signature| signature.kernels);
-    match names.find(|&&name| !found.contains(name)) {
+    match names.find(|&&name| !checked.contains(name)) {
         Some(&kernel) => Err(KernelMismatch::Missing { kernel: kernel.to_owned() }),
         None => Ok(()),
     }

@@ -58,12 +58,12 @@ impl Build {
         files.add_input(self.points.path());
         let output = files.open(&self.output)?;
         start_threads(self.threads)?;
-        let shown = progress::Progress::new("building", 1, verbosity.is_quiet);
-        let show = |done: u64, all: u64| {
-            shown.set_total(all);
-            shown.show(done, "");
+        let display = progress::Progress::new("building", 1, verbosity.is_quiet);
+        let update = |done: u64, total: u64| {
+            display.set_total(total);
+            display.show(done, "");
         };
-        let progress = Progress::new(&show);
+        let progress = Progress::new(&update);
         let kind = self.index;
         let points = match self.points.read(verbosity, None)? {
             Data::Words(words) => {
@@ -71,7 +71,7 @@ impl Build {
                 let metric = parse_word_metric(self.metric.name())?;
                 check(&words, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
                 let index = kind.build_with(words, metric, &progress).map_err(invalid_request)?;
-                shown.finish();
+                display.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 PointSet { count, description: "words".to_owned() }
             }
@@ -81,7 +81,7 @@ impl Build {
                 let metric = parse_vector_metric(self.metric.name())?;
                 check(&vectors, &metric, AXIOM_SAMPLE, 0).map_err(invalid_request)?;
                 let index = kind.build_with(vectors, metric, &progress).map_err(invalid_request)?;
-                shown.finish();
+                display.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 PointSet { count, description }
             }

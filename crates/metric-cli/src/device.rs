@@ -50,14 +50,14 @@ impl DeviceFlag {
             Self::Best => open_single(Device::open_best()),
             Self::Number(number) => open_single(Device::open(number)),
             Self::All => {
-                let mut all = Vec::new();
+                let mut opened = Vec::new();
                 for info in devices().map_err(Failure::gpu)? {
                     match info.check().and_then(|()| Device::open(info.ordinal)) {
-                        Ok(device) => all.push(device),
+                        Ok(device) => opened.push(device),
                         Err(error) => verbosity.warn(&format!("{error}; continuing without it")),
                     }
                 }
-                if all.is_empty() { Err(Failure::gpu(GpuError::NoDevice)) } else { Ok(all) }
+                if opened.is_empty() { Err(Failure::gpu(GpuError::NoDevice)) } else { Ok(opened) }
             }
         }
     }
@@ -102,8 +102,8 @@ where
         verbosity.warn("GPUs do not support these points or this distance; searching on the CPU");
         return Ok(on_cpu());
     };
-    let found = search.answer(queries, question, threads);
-    for error in &found.failed {
+    let answers = search.answer(queries, question, threads);
+    for error in &answers.failed {
         verbosity.warn(&format!("{error}; the other GPUs or the CPU took over its work"));
     }
     let ordinals: Vec<String> =
@@ -116,10 +116,10 @@ where
         "GPU {}, {layout}: {} queries, {:.3} ms in kernels; {} by the CPU",
         ordinals.join(", "),
         queries.len(),
-        found.device_seconds * 1e3,
-        found.fell_back
+        answers.device_seconds * 1e3,
+        answers.fell_back
     ));
-    Ok(found.lists)
+    Ok(answers.lists)
 }
 
 #[cfg(test)]

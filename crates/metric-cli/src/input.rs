@@ -89,8 +89,8 @@ impl Input {
         verbosity: Verbosity,
         default_format: Option<Format>,
     ) -> Result<Data, Failure> {
-        let shown = self.path.display().to_string();
-        let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
+        let path = self.path.display().to_string();
+        let unreadable = |error: io::Error| Failure::input(format!("{path}: {error}"));
         let file: Box<dyn Read> = if self.path.as_os_str() == "-" {
             Box::new(io::stdin().lock())
         } else {
@@ -107,29 +107,29 @@ impl Input {
             Some(format) => format,
             None if csv::is_likely(file.fill_buf().map_err(unreadable)?) => {
                 verbosity.say(&format!(
-                    "{shown}: reading rows of numbers as vectors; \
+                    "{path}: reading rows of numbers as vectors; \
                      use --format words to read lines as words"
                 ));
                 Format::Csv
             }
             None => Format::Words,
         };
-        let wrong = |what: String| Failure::input(format!("{shown}: {what}"));
-        let rows = |file: Box<dyn BufRead>, format| {
-            let rows = vector_file::read(file, format).map_err(wrong)?;
-            vectors(rows.values, rows.dimension).map_err(wrong).map(Data::Vectors)
+        let invalid = |what: String| Failure::input(format!("{path}: {what}"));
+        let read_vectors = |file: Box<dyn BufRead>, format| {
+            let rows = vector_file::read(file, format).map_err(invalid)?;
+            vectors(rows.values, rows.dimension).map_err(invalid).map(Data::Vectors)
         };
         match format {
-            Format::Words => words(file, &shown).map(Data::Words),
+            Format::Words => words(file, &path).map(Data::Words),
             Format::Csv => {
                 let table =
                     csv::Table { skip_lines: self.skip_lines, skip_columns: self.skip_columns };
-                table.read(file, &shown, verbosity).map(Data::Vectors)
+                table.read(file, &path, verbosity).map(Data::Vectors)
             }
-            Format::Fvecs => rows(file, vector_file::Format::Fvecs),
-            Format::Bvecs => rows(file, vector_file::Format::Bvecs),
-            Format::Npy => rows(file, vector_file::Format::Npy),
-            Format::Idx => rows(file, vector_file::Format::Idx),
+            Format::Fvecs => read_vectors(file, vector_file::Format::Fvecs),
+            Format::Bvecs => read_vectors(file, vector_file::Format::Bvecs),
+            Format::Npy => read_vectors(file, vector_file::Format::Npy),
+            Format::Idx => read_vectors(file, vector_file::Format::Idx),
         }
     }
 }

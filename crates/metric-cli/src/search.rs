@@ -112,9 +112,9 @@ struct Streams {
 impl Search {
     pub(crate) fn run(self, verbosity: Verbosity, question: Question) -> Outcome {
         let out = Output::standard()?;
-        let found = describe(&self.index).map_err(Failure::stored)?;
-        let metric = self.metric.name().or(found.metric.as_deref());
-        let check_metric = |metric: Option<String>| match (&found.metric, metric) {
+        let description = describe(&self.index).map_err(Failure::stored)?;
+        let metric = self.metric.name().or(description.metric.as_deref());
+        let check_metric = |metric: Option<String>| match (&description.metric, metric) {
             (Some(saved), Some(given)) if *saved != given => Err(Failure::usage(format!(
                 "--metric {given}, but {} was built with {saved}; omit --metric",
                 self.index.display()
@@ -122,9 +122,9 @@ impl Search {
             _ => Ok(()),
         };
         // The format of the queries if the file name does not imply a format.
-        let format = if found.points == "strings" { Format::Words } else { Format::Csv };
+        let format = if description.points == "strings" { Format::Words } else { Format::Csv };
         let queries = self.queries.read(verbosity, Some(format))?;
-        match (found.points.as_str(), queries) {
+        match (description.points.as_str(), queries) {
             ("strings", Data::Words(queries)) => {
                 let metric = parse_word_metric(metric)?;
                 let index: AnyIndex<Strings, Edit> = open_index(&self.index, metric)?;
@@ -134,12 +134,12 @@ impl Search {
             ("vectors of F32", Data::Vectors(queries)) => {
                 let metric = parse_vector_metric(metric)?;
                 check_metric(Metric::<[f32]>::name(&metric))?;
-                let dimension = found.dimension.unwrap_or(0);
-                let own = queries.dimension();
-                if own as u64 != dimension {
+                let dimension = description.dimension.unwrap_or(0);
+                let given = queries.dimension();
+                if given as u64 != dimension {
                     let path = self.queries.path().display();
                     return Err(Failure::input(format!(
-                        "{path}: the queries have {own} dimensions, but the index has {dimension}"
+                        "{path}: the queries have {given} dimensions, but the index has {dimension}"
                     )));
                 }
                 let no_text = |_: &[f32]| None;

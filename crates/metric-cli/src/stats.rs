@@ -43,7 +43,7 @@ impl Stats {
     pub(crate) fn run(self, verbosity: Verbosity) -> Outcome {
         let mut out = Output::standard()?;
         match describe(self.points.path()) {
-            Ok(found) => return print_index(&found, out),
+            Ok(description) => return print_index(&description, out),
             // The file contains points: words or vectors, possibly from a pipe.
             Err(error) if is_not_an_index(&error.problem) => {}
             Err(error) => return Err(Failure::stored(error)),
@@ -102,12 +102,12 @@ fn is_not_an_index(problem: &StoreProblem) -> bool {
 }
 
 /// Prints the properties of an index: one name and value per line, separated by a tab.
-fn print_index(found: &Description, mut out: Output) -> Outcome {
-    writeln!(out, "index\t{}", found.kind)?;
-    writeln!(out, "points\t{}", found.points)?;
-    writeln!(out, "metric\t{}", found.metric.as_deref().unwrap_or("not recorded"))?;
-    let dimension = found.dimension.iter().map(|dimension| ("dimension", dimension));
-    let numbers = found.numbers.iter().map(|(name, number)| (name.as_str(), number));
+fn print_index(description: &Description, mut out: Output) -> Outcome {
+    writeln!(out, "index\t{}", description.kind)?;
+    writeln!(out, "points\t{}", description.points)?;
+    writeln!(out, "metric\t{}", description.metric.as_deref().unwrap_or("not recorded"))?;
+    let dimension = description.dimension.iter().map(|dimension| ("dimension", dimension));
+    let numbers = description.numbers.iter().map(|(name, number)| (name.as_str(), number));
     for (name, number) in dimension.chain(numbers) {
         writeln!(out, "{name}\t{number}")?;
     }

@@ -361,14 +361,14 @@ impl Searcher {
         loop {
             let mut counts = zeros::<u32>(stream, count as usize, self.device.step("counting"))?;
             let doing = self.device.step("allocating memory for neighbors");
-            let found = zeros::<u64>(stream, count as usize * capacity as usize, doing)?;
+            let neighbors = zeros::<u64>(stream, count as usize * capacity as usize, doing)?;
             let start = self.device.timer()?;
             let end = self.device.timer()?;
             start.record(stream).map_err(&failed)?;
             stream.memset_zeros(&mut counts).map_err(&failed)?;
             let results = RangeResults {
                 counts: address(stream, &counts),
-                neighbors: address(stream, &found),
+                neighbors: address(stream, &neighbors),
                 capacity,
             };
             launch(&results).map_err(&failed)?;
@@ -379,7 +379,7 @@ impl Searcher {
                 capacity = max_count;
                 continue;
             }
-            let keys = stream.clone_dtoh(&found).map_err(&failed)?;
+            let keys = stream.clone_dtoh(&neighbors).map_err(&failed)?;
             let lists = keys.chunks(capacity as usize).zip(&counts);
             let lists = lists.map(|(keys, &count)| &keys[..count as usize]);
             if !lists.clone().all(are_finite) {
@@ -434,16 +434,16 @@ impl Searcher {
         for first in (0..count).step_by(max_queries as usize) {
             let space = self.space(&rows, first);
             let batch = self.batch(&space, &pruning, max_queries.min(count - first));
-            let found = if method == Method::Sort {
+            let result = if method == Method::Sort {
                 self.sort_distances(&batch, k)?
             } else {
                 self.search_heaps(&batch, k, radii)?
             };
-            seconds += found.seconds;
-            if !are_finite(&found.keys) {
+            seconds += result.seconds;
+            if !are_finite(&result.keys) {
                 return Ok(None);
             }
-            answers.append(&lists_of(&found.keys, k));
+            answers.append(&lists_of(&result.keys, k));
         }
         Ok(Some(TimedAnswers { answers, seconds }))
     }
@@ -471,9 +471,9 @@ impl Searcher {
         let mut nearest = Vec::with_capacity(queries * k as usize);
         let mut pinned = Pinned::<u64>::new(&self.device);
         for query in 0..queries {
-            let from = query * self.count as usize;
+            let first = query * self.count as usize;
             let to = pinned.get(k as usize)?;
-            stream.memcpy_dtoh(&keys.slice(from..from + k as usize), to).map_err(&failed)?;
+            stream.memcpy_dtoh(&keys.slice(first..first + k as usize), to).map_err(&failed)?;
             stream.synchronize().map_err(&failed)?;
             nearest.extend_from_slice(to);
         }
@@ -499,7 +499,7 @@ impl Searcher {
         let heaps = zeros::<u64>(stream, queries * per_block, doing)?;
         let neighbors = zeros::<u64>(stream, queries * k as usize, doing)?;
         let numbers: Vec<u32> = (0..batch.queries).collect();
-        let all = upload(&self.device, stream, &numbers)?;
+        let all_queries = upload(&self.device, stream, &numbers)?;
         let pending = zeros::<u32>(stream, queries, doing)?;
         let pending_count = zeros::<u32>(stream, 1, doing)?;
         let start = self.device.timer()?;
@@ -507,7 +507,7 @@ impl Searcher {
         start.record(stream).map_err(&failed)?;
         let mut search = HeapSearch {
             heaps: address(stream, &heaps),
-            queries: address(stream, &all),
+            queries: address(stream, &all_queries),
             neighbors: address(stream, &neighbors),
             pending: address(stream, &pending),
             pending_count: address(stream, &pending_count),

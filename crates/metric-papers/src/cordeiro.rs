@@ -119,7 +119,7 @@ impl Searcher {
         };
         let all_blocks = count - single_block;
         let doing = self.device.step("allocating memory for neighbors");
-        let copies = stream.clone_htod(queries.values()).map_err(&failed)?;
+        let device_queries = stream.clone_htod(queries.values()).map_err(&failed)?;
         let list_length = |queries: u32| queries as usize * k as usize;
         let mut unsorted = zeros::<u64>(stream, list_length(single_block).max(1), doing)?;
         let mut parts = zeros::<u64>(stream, list_length(all_blocks) * blocks as usize + 1, doing)?;
@@ -139,19 +139,19 @@ impl Searcher {
             };
             let mut to = unsorted.slice_mut(..);
             self.kernels
-                .knn(stream, points, &copies.slice(..), config, &mut to)
+                .knn(stream, points, &device_queries.slice(..), config, &mut to)
                 .map_err(&failed)?;
             let mut to = neighbors.slice_mut(..list_length(single_block));
             let lists = KeyLists { keys: &unsorted, count: single_block, length: k };
             self.kernels.selection(stream, lists, k, &mut to).map_err(&failed)?;
         }
         for query in single_block..count {
-            let own = copies.slice(query as usize * dimension..);
+            let query_values = device_queries.slice(query as usize * dimension..);
             let list = list_length(blocks);
             let first = (query - single_block) as usize * list;
             let mut to = parts.slice_mut(first..first + list);
             let config = KnnLaunch { blocks, threads: launch::THREADS, queries_per_block: 0, k };
-            self.kernels.knn(stream, points, &own, config, &mut to).map_err(&failed)?;
+            self.kernels.knn(stream, points, &query_values, config, &mut to).map_err(&failed)?;
         }
         if all_blocks > 0 {
             let mut to = neighbors.slice_mut(list_length(single_block)..);

@@ -39,8 +39,8 @@ pub(crate) fn are_finite(keys: &[u64]) -> bool {
 pub(crate) fn lists_of(keys: &[u64], k: u32) -> NeighborLists {
     let mut lists = NeighborLists::default();
     for keys in keys.chunks(k as usize) {
-        let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
-        lists.push(Ok(Neighbor::from_keys(&keys[..found])));
+        let count = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
+        lists.push(Ok(Neighbor::from_keys(&keys[..count])));
     }
     lists
 }

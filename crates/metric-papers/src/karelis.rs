@@ -229,20 +229,23 @@ impl Builder {
         while !nodes.is_empty() {
             let is_split = |node: &&Node| node.count > leaf;
             // All nodes have boxes, but only nodes that are split have sides.
-            let own: Vec<Node> =
+            let level_nodes: Vec<Node> =
                 nodes.iter().filter(|node| is_kd || is_split(node)).copied().collect();
-            if own.is_empty() {
+            if level_nodes.is_empty() {
                 break;
             }
-            let column = |field: fn(&Node) -> u32| own.iter().map(field).collect::<Vec<u32>>();
+            let column =
+                |field: fn(&Node) -> u32| level_nodes.iter().map(field).collect::<Vec<u32>>();
             let starts = column(|node| node.start);
             let counts = column(|node| node.count);
             let fixed = self.fixed;
             let half = |node: &Node| (node.count - fixed) / 2;
             // The order of a node that is not split does not change: all of its points are on the
             // second side.
-            let halves: Vec<u32> =
-                own.iter().map(|node| if is_split(&node) { half(node) } else { 0 }).collect();
+            let halves: Vec<u32> = level_nodes
+                .iter()
+                .map(|node| if is_split(&node) { half(node) } else { 0 })
+                .collect();
             let copy = |values: &[u32]| -> Result<CudaSlice<u32>, GpuError> {
                 self.stream.clone_htod(values).map_err(&failed)
             };
@@ -251,20 +254,20 @@ impl Builder {
                 counts: copy(&counts)?,
                 halves: copy(&halves)?,
                 ranks: copy(&halves)?,
-                medians: zeros(&self.stream, own.len(), doing)?,
-                digits: zeros(&self.stream, own.len() * 256, doing)?,
-                axes: zeros(&self.stream, own.len(), doing)?,
-                nodes: u32::try_from(own.len()).expect("not more than points"),
+                medians: zeros(&self.stream, level_nodes.len(), doing)?,
+                digits: zeros(&self.stream, level_nodes.len() * 256, doing)?,
+                axes: zeros(&self.stream, level_nodes.len(), doing)?,
+                nodes: u32::try_from(level_nodes.len()).expect("not more than points"),
                 fixed,
             };
             start.record(&self.stream).map_err(&failed)?;
             self.stream.memset_zeros(&mut self.partition.node_of).map_err(&failed)?;
             self.kernels.mark(&self.stream, &level, &mut self.partition).map_err(&failed)?;
-            work(self, &mut level, &own).map_err(&failed)?;
+            work(self, &mut level, &level_nodes).map_err(&failed)?;
             end.record(&self.stream).map_err(&failed)?;
             self.milliseconds += f64::from(start.elapsed_ms(&end).map_err(&failed)?);
             let mut next = Vec::new();
-            for node in own.iter().filter(is_split) {
+            for node in level_nodes.iter().filter(is_split) {
                 let first = half(node);
                 let second = node.count - fixed - first;
                 let below = nodes_below(first, leaf, fixed);

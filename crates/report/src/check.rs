@@ -225,14 +225,14 @@ fn push_duplicates(text: &mut String, check: &Check) {
         let ids: Vec<&str> = documents.iter().take(3).map(|document| &*document.id).collect();
         let more =
             if documents.len() > 3 { format!(" +{}", documents.len() - 3) } else { String::new() };
-        let mut all: Vec<String> = documents.iter().map(labels).collect();
-        all.sort();
-        all.dedup();
-        all.truncate(3);
+        let mut label_sets: Vec<String> = documents.iter().map(labels).collect();
+        label_sets.sort();
+        label_sets.dedup();
+        label_sets.truncate(3);
         rows.add_row([
             format!("{}{more}", one_line(&ids.join(" "))),
             if *identical { "identical" } else { "similar" }.to_owned(),
-            all.join(if *conflicting { " ≠ " } else { " " }),
+            label_sets.join(if *conflicting { " ≠ " } else { " " }),
             excerpt(&documents[0]),
         ]);
     }
@@ -286,16 +286,16 @@ fn drift_rows(drift: &Drift, limit: usize) -> Vec<[String; 3]> {
     let RightLabels { before, expected, found } = drift.right_labels;
     let share = |share: Option<f64>| share.map_or("–".into(), percent);
     if expected.is_some() {
-        let what = "predicted labels expected to be right".into();
-        rows.push([what, share(before), share(expected)]);
+        let description = "predicted labels expected to be right".into();
+        rows.push([description, share(before), share(expected)]);
     }
     if found.is_some() {
         rows.push(["predicted labels found to be right".into(), "–".into(), share(found)]);
     }
-    for (what, changes) in [("label", &drift.labels), ("term", &drift.terms)] {
+    for (kind, changes) in [("label", &drift.labels), ("term", &drift.terms)] {
         for ShareChange { name, shares, .. } in changes.iter().take(limit) {
             let [corpus, other] = shares.map(percent);
-            rows.push([format!("documents with the {what} {name}"), corpus, other]);
+            rows.push([format!("documents with the {kind} {name}"), corpus, other]);
         }
     }
     rows
@@ -304,11 +304,11 @@ fn drift_rows(drift: &Drift, limit: usize) -> Vec<[String; 3]> {
 fn push_drift(text: &mut String, check: &Check) {
     let Some(drift) = &check.drift else { return };
     let two_sample = &drift.test;
-    let found =
+    let verdict =
         if two_sample.finds_a_difference() { "differ" } else { "do not differ significantly" };
     let _ = writeln!(
         text,
-        "\nthe other documents ({}) {found} (AUROC {:.3}, p = {:.3})",
+        "\nthe other documents ({}) {verdict} (AUROC {:.3}, p = {:.3})",
         drift.documents, two_sample.auroc, two_sample.p_value
     );
     let mut rows = table(&["", "corpus", "other"], usize::MAX);

@@ -104,12 +104,12 @@ impl Chart {
     pub fn svg(&self, colors: Colors) -> String {
         let (width, height) = self.size;
         let title = escape(&self.title);
-        let own = colors == Colors::Own;
-        let namespace = if own { "xmlns=\"http://www.w3.org/2000/svg\" " } else { "" };
+        let has_own_colors = colors == Colors::Own;
+        let namespace = if has_own_colors { "xmlns=\"http://www.w3.org/2000/svg\" " } else { "" };
         let mut svg = format!(
             "<svg {namespace}viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">"
         );
-        if own {
+        if has_own_colors {
             svg.push_str(&own_style());
             let _ = write!(
                 svg,
@@ -118,7 +118,7 @@ impl Chart {
             );
         }
         let legend = Legend::new(&self.marks, width);
-        let above = if own { 2.0 * LINE } else { 0.0 };
+        let above = if has_own_colors { 2.0 * LINE } else { 0.0 };
         let area = Area::new(self, above, &legend);
         legend.write(&mut svg, above + LINE);
         area.write_axes(&mut svg, height);

@@ -238,18 +238,18 @@ struct Lookup {
 
 /// Returns the files that a file uses, directly or indirectly.
 fn reachable<'a>(start: &'a str, uses: &Uses<'a>) -> Vec<&'a str> {
-    let mut found = Vec::new();
+    let mut reached = Vec::new();
     let mut pending = vec![start];
     while let Some(from) = pending.pop() {
         let first = (from, "");
         for &(_, to) in uses.range(first..).map(|(pair, _)| pair).take_while(|(a, _)| *a == from) {
-            if !found.contains(&to) {
-                found.push(to);
+            if !reached.contains(&to) {
+                reached.push(to);
                 pending.push(to);
             }
         }
     }
-    found
+    reached
 }
 
 struct UseCollector<'t, 'a, 'u> {

@@ -60,7 +60,7 @@ pub(crate) struct Cordeiro {
 /// The searches that are compared.
 struct Searches {
     papers: Searcher,
-    own: GpuSearch<BruteForce<Vectors<f32>, Euclidean>>,
+    gpu_search: GpuSearch<BruteForce<Vectors<f32>, Euclidean>>,
 }
 
 impl Cordeiro {
@@ -75,9 +75,11 @@ impl Cordeiro {
             let points = normal(count, dimension, self.seed)?;
             let papers = Searcher::new(device, &points).map_err(Failure::gpu)?;
             let index = Arc::new(BruteForce::new(points, Euclidean).map_err(invalid_request)?);
-            let own = GpuSearch::new(std::slice::from_ref(device), index).map_err(Failure::gpu)?;
-            let own = own.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
-            let searches = Searches { papers, own };
+            let gpu_search =
+                GpuSearch::new(std::slice::from_ref(device), index).map_err(Failure::gpu)?;
+            let gpu_search =
+                gpu_search.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
+            let searches = Searches { papers, gpu_search };
             let head = self.queries.iter().map(|queries| format!("|Q| = {queries}"));
             let mut table = table(["k".to_owned(), "method".to_owned()].into_iter().chain(head));
             for &k in &self.k {
@@ -121,12 +123,12 @@ impl Cordeiro {
         let mut times = Vec::new();
         for _ in 0..=self.runs.get() {
             let seconds = if let Some(method) = method {
-                let found = searches.papers.nearest(queries, k, method).map_err(Failure::gpu)?;
-                let Some(found) = found else { return Ok(None) };
-                found.seconds
+                let answers = searches.papers.nearest(queries, k, method).map_err(Failure::gpu)?;
+                let Some(answers) = answers else { return Ok(None) };
+                answers.seconds
             } else {
                 let question = Question::Nearest(k as usize);
-                searches.own.answer(queries, question, NonZero::<usize>::MIN).device_seconds
+                searches.gpu_search.answer(queries, question, NonZero::<usize>::MIN).device_seconds
             };
             times.push(seconds * 1e3);
         }

@@ -130,13 +130,13 @@ impl Karelis {
                 let mut nodes = Vec::new();
                 let mut times = Vec::new();
                 for search in &searches {
-                    let found = search.nearest(&queries, k).map_err(Failure::gpu)?;
-                    let Some(found) = found else {
+                    let answers = search.nearest(&queries, k).map_err(Failure::gpu)?;
+                    let Some(answers) = answers else {
                         return Err(Failure::usage("too many queries and neighbors".to_owned()));
                     };
-                    let visited: u64 = found.visited.iter().copied().map(u64::from).sum();
+                    let visited: u64 = answers.visited.iter().copied().map(u64::from).sum();
                     nodes.push(visited as f64 / queries.len().max(1) as f64);
-                    times.push(found.seconds * 1e6 / queries.len().max(1) as f64);
+                    times.push(answers.seconds * 1e6 / queries.len().max(1) as f64);
                 }
                 results.line(serde_json::json!({
                         "points": self.searched, "dimensions": dimension, "k": k,

@@ -88,13 +88,13 @@ struct Scaling<'a> {
     queries: usize,
     /// The time on one GPU, once it is known.
     baseline: Option<Time>,
-    all: &'a mut Vec<Measurement>,
+    measurements: &'a mut Vec<Measurement>,
 }
 
 impl Scaling<'_> {
     fn push(&mut self, gpus: usize, layout: &'static str, time: Time) {
         let baseline = *self.baseline.get_or_insert(time);
-        self.all.push(Measurement {
+        self.measurements.push(Measurement {
             what: self.what.clone(),
             gpus,
             layout,
@@ -117,24 +117,33 @@ impl MultiGpu {
             devices[0].info().name,
             self.seed
         ));
-        let mut all = Vec::new();
+        let mut measurements = Vec::new();
         if let Some(file) = &self.words {
             let Words { points, queries } = Words::repeated(file, self.queries.get(), self.seed)?;
             let index = Arc::new(BruteForce::new(points, Edit).map_err(invalid_request)?);
             for radius in [1.0, 2.0, 3.0] {
                 let what = format!("{} words, radius {radius}", index.len());
-                let scaling =
-                    Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
+                let scaling = Scaling {
+                    what,
+                    queries: queries.len(),
+                    baseline: None,
+                    measurements: &mut measurements,
+                };
                 self.measure(&devices, &index, &queries, Question::Within(radius), scaling)?;
             }
             let what = format!("{} words, 10 nearest", index.len());
-            let scaling = Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
+            let scaling = Scaling {
+                what,
+                queries: queries.len(),
+                baseline: None,
+                measurements: &mut measurements,
+            };
             self.measure(&devices, &index, &queries, Question::Nearest(10), scaling)?;
             let size = ClusterSize::Points(32);
             let list =
                 ListOfClusters::build(index.points(), Edit, size).map_err(invalid_request)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
-                self.measure_stages(&devices, &list, &queries, question, &mut all)?;
+                self.measure_stages(&devices, &list, &queries, question, &mut measurements)?;
             }
         }
         let shape = self.shape.parse();
@@ -144,12 +153,17 @@ impl MultiGpu {
         let queries = normal(self.queries.get(), dimension, self.seed ^ 0x5EED)?;
         let index = Arc::new(BruteForce::new(points, Euclidean).map_err(invalid_request)?);
         let what = format!("{count} x {dimension}, 32 nearest");
-        let scaling = Scaling { what, queries: queries.len(), baseline: None, all: &mut all };
+        let scaling = Scaling {
+            what,
+            queries: queries.len(),
+            baseline: None,
+            measurements: &mut measurements,
+        };
         self.measure(&devices, &index, &queries, Question::Nearest(32), scaling)?;
-        for measurement in &all {
+        for measurement in &measurements {
             results.line(measurement)?;
         }
-        results.table("", &table_of(&all))?;
+        results.table("", &table_of(&measurements))?;
         results.commit()
     }
 
@@ -178,13 +192,13 @@ impl MultiGpu {
                 let mut times = Vec::new();
                 for _ in 0..=self.runs.get() {
                     let start = Instant::now();
-                    let found = search.answer(queries, question, crate::threads::all_cores());
+                    let answers = search.answer(queries, question, crate::threads::all_cores());
                     times.push(Time {
                         host: start.elapsed().as_secs_f64() * 1e3,
-                        kernel: found.device_seconds * 1e3,
+                        kernel: answers.device_seconds * 1e3,
                     });
-                    if found.fell_back > 0 || !found.failed.is_empty() {
-                        let text = format!("{} queries fell back to the CPU", found.fell_back);
+                    if answers.fell_back > 0 || !answers.failed.is_empty() {
+                        let text = format!("{} queries fell back to the CPU", answers.fell_back);
                         return Err(Failure::input(text));
                     }
                 }
@@ -207,7 +221,7 @@ impl MultiGpu {
         list: &ListOfClusters<&Strings, Edit>,
         queries: &Strings,
         question: Question,
-        all: &mut Vec<Measurement>,
+        measurements: &mut Vec<Measurement>,
     ) -> Outcome {
         /// Number of threads per block.
         const THREADS: u32 = 128;
@@ -226,7 +240,8 @@ impl MultiGpu {
             [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
         {
             let what = format!("{} words, {what}", list.len());
-            let mut scaling = Scaling { what, queries: queries.len(), baseline: None, all };
+            let mut scaling =
+                Scaling { what, queries: queries.len(), baseline: None, measurements };
             for gpus in 1..=devices.len() {
                 let devices = &devices[..gpus];
                 let one_stage = is_one_stage.then(|| OneStage::clusters(devices, list, THREADS));
@@ -236,7 +251,7 @@ impl MultiGpu {
                 let mut times = Vec::new();
                 for _ in 0..=self.runs.get() {
                     let start = Instant::now();
-                    let found = match (&one_stage, &two_stage, question) {
+                    let answers = match (&one_stage, &two_stage, question) {
                         (Some(search), _, Question::Nearest(k)) => {
                             search.nearest(queries, to_u32(k), Method::Clusters, radii)
                         }
@@ -251,10 +266,10 @@ impl MultiGpu {
                         }
                         (None, None, _) => Ok(None),
                     };
-                    let found = found.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
+                    let answers = answers.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
                     times.push(Time {
                         host: start.elapsed().as_secs_f64() * 1e3,
-                        kernel: found.seconds * 1e3,
+                        kernel: answers.seconds * 1e3,
                     });
                 }
                 scaling.push(gpus, layout, Time::median(times));
@@ -264,7 +279,7 @@ impl MultiGpu {
     }
 }
 
-fn table_of(all: &[Measurement]) -> Table {
+fn table_of(measurements: &[Measurement]) -> Table {
     let mut table = table([
         "search",
         "GPUs",
@@ -275,7 +290,7 @@ fn table_of(all: &[Measurement]) -> Table {
         "host speedup",
         "kernel speedup",
     ]);
-    for measurement in all {
+    for measurement in measurements {
         table.add_row([
             measurement.what.clone(),
             measurement.gpus.to_string(),

@@ -169,12 +169,12 @@ impl Online {
         }
         let index = Arc::new(self.index.build(points, metric).map_err(invalid_request)?);
         let queries = Arc::new(queries);
-        let mut all = Vec::new();
+        let mut measurements = Vec::new();
         for &batch in &self.batches {
             verbosity.say(&format!("batches of up to {batch}"));
-            all.push(self.measure_batch(batch, &index, &queries)?);
+            measurements.push(self.measure_batch(batch, &index, &queries)?);
         }
-        Ok(all)
+        Ok(measurements)
     }
 
     /// Measures batches of up to `batch` queries.
@@ -191,21 +191,21 @@ impl Online {
         let max_wait = Duration::from_secs_f64(self.wait / 1e3);
         let limits = BatchLimits { max_queries: batch, max_wait };
         let index = Arc::clone(index);
-        let from = Arc::clone(queries);
+        let all_queries = Arc::clone(queries);
         let k = self.k.get();
         let threads = self.threads.unwrap_or_else(all_cores);
         let batches = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&batches);
+        let batch_count = Arc::clone(&batches);
         let answer = move |numbers: Vec<u32>| {
-            counted.fetch_add(1, Ordering::Relaxed);
-            index.nearest_many(&Subset::new(&*from, numbers), k, threads)
+            batch_count.fetch_add(1, Ordering::Relaxed);
+            index.nearest_many(&Subset::new(&*all_queries, numbers), k, threads)
         };
         let cannot_start = |error: std::io::Error| Failure { code: 5, error: error.into() };
         let queue = Queue::start(limits, answer).map_err(cannot_start)?;
         let stop = AtomicBool::new(false);
         let start = Instant::now();
         let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
-        let ask = |client: usize| {
+        let run_client = |client: usize| {
             let mut latencies = Vec::new();
             let mut number = u32::try_from(client).unwrap_or(0);
             while !stop.load(Ordering::Relaxed) {
@@ -218,17 +218,19 @@ impl Online {
         };
         let mut latencies = Vec::new();
         thread::scope(|scope| {
-            let ask = &ask;
+            let run_client = &run_client;
             let clients: Result<Vec<_>, _> = (0..self.clients.get())
-                .map(|client| thread::Builder::new().spawn_scoped(scope, move || ask(client)))
+                .map(|client| {
+                    thread::Builder::new().spawn_scoped(scope, move || run_client(client))
+                })
                 .collect();
             if clients.is_ok() {
                 thread::sleep(Duration::from_secs_f64(self.seconds));
             }
             stop.store(true, Ordering::Relaxed);
             for client in clients.map_err(cannot_start)? {
-                let answered = client.join().unwrap_or(Err(QueueError::Lost));
-                latencies.extend(answered.map_err(|error| Failure::input(error.to_string()))?);
+                let result = client.join().unwrap_or(Err(QueueError::Lost));
+                latencies.extend(result.map_err(|error| Failure::input(error.to_string()))?);
             }
             Ok::<_, Failure>(())
         })?;

@@ -30,8 +30,8 @@ enum Separator {
 impl Separator {
     /// Detects the separator of a file from its first row.
     fn detect(line: &str) -> Self {
-        let all = [(',', Self::Comma), (';', Self::Semicolon), ('\t', Self::Tab)];
-        let found = all.into_iter().find(|&(separator, _)| line.contains(separator));
+        let separators = [(',', Self::Comma), (';', Self::Semicolon), ('\t', Self::Tab)];
+        let found = separators.into_iter().find(|&(separator, _)| line.contains(separator));
         found.map_or(Self::Spaces, |(_, separator)| separator)
     }
 
@@ -125,14 +125,14 @@ impl Table {
                 // The first line contains column names.
                 return Ok(());
             }
-            let before = values.len();
+            let row_start = values.len();
             for (column, &field) in (self.skip_columns + 1..).zip(kept) {
                 values.push(
                     parse_number(field)
                         .ok_or_else(|| error_at(path, line, invalid_field(column, field)))?,
                 );
             }
-            let row = &values[before..];
+            let row = &values[row_start..];
             if dimension == 0 {
                 dimension = row.len();
             }
@@ -162,9 +162,9 @@ fn invalid_field(column: usize, field: &str) -> String {
     if field.is_empty() {
         return format!("column {column} is empty, expected a number");
     }
-    let shown: String = field.chars().take(40).collect();
+    let excerpt: String = field.chars().take(40).collect();
     format!(
-        "column {column} is {shown:?}, expected a number; \
+        "column {column} is {excerpt:?}, expected a number; \
          skip labels and names with --skip-columns and --skip-lines"
     )
 }

@@ -87,8 +87,8 @@ impl OneStage {
             }
             let count = u32::try_from(share.len()).expect("fewer than 2^32 points");
             let pivots: Vec<u32> = (0..pivots.min(count)).collect();
-            let own = Searcher::pivots(device, &share, metric, &pivots, threads)?;
-            let Some(searcher) = own else { return Ok(None) };
+            let uploaded = Searcher::pivots(device, &share, metric, &pivots, threads)?;
+            let Some(searcher) = uploaded else { return Ok(None) };
             let first = u32::try_from(gpu).expect("fewer than 2^32 GPUs");
             shards.push(Shard { searcher, first: Some(first) });
         }
@@ -135,8 +135,8 @@ impl OneStage {
         k: usize,
         search: impl Fn(&Searcher) -> Result<Option<TimedAnswers>, GpuError> + Sync,
     ) -> Result<Option<TimedAnswers>, GpuError> {
-        let found = on_each(&self.shards, |shard| search(&shard.searcher));
-        merge_answers(found, k, |gpu, near| match self.shards[gpu].first {
+        let answers = on_each(&self.shards, |shard| search(&shard.searcher));
+        merge_answers(answers, k, |gpu, near| match self.shards[gpu].first {
             Some(first) => Neighbor { point: first + near.point * self.gpus, ..near },
             None => near,
         })

@@ -106,19 +106,20 @@ impl TwoStage {
         let count = u32::try_from(points.len()).expect("fewer than 2^32 points");
         let mut shards = Vec::new();
         for (gpu, device) in (0..).zip(devices) {
-            let own: Vec<u32> = (gpu..count).step_by(devices.len()).collect();
-            let order: Vec<u32> = pivots.iter().chain(&own).copied().collect();
+            let shard_points: Vec<u32> = (gpu..count).step_by(devices.len()).collect();
+            let order: Vec<u32> = pivots.iter().chain(&shard_points).copied().collect();
             let uploaded = Searcher::upload(device, points, metric, &order, threads)?;
             let Some(mut searcher) = uploaded else { return Ok(None) };
-            let mut distances = Vec::with_capacity(pivots.len() * own.len());
+            let mut distances = Vec::with_capacity(pivots.len() * shard_points.len());
             for &pivot in pivots {
                 let pivot = points.point(pivot);
-                distances.extend(own.iter().map(|&x| metric.distance(pivot, points.point(x))));
+                distances
+                    .extend(shard_points.iter().map(|&x| metric.distance(pivot, points.point(x))));
             }
             // Point j after the pivots has the number `numbers[j]`.
             searcher.pivots = Some(DevicePivots {
                 count: u32::try_from(pivots.len()).expect("not more than points"),
-                numbers: upload(device, &searcher.stream, &own)?,
+                numbers: upload(device, &searcher.stream, &shard_points)?,
                 distances: upload(device, &searcher.stream, &distances)?,
             });
             shards.push(searcher);
@@ -144,12 +145,12 @@ impl TwoStage {
         if count == 0 {
             return Ok(Some(TimedAnswers::default()));
         }
-        let all: Vec<u32> = (0..count).collect();
-        let stages = first_stages(&searches, &all, radius)?;
-        let found = on_each(&searches, |search| search.range(count, radius, &stages));
-        let found = merge_answers(found, usize::MAX, |_, near| near)?;
+        let all_queries: Vec<u32> = (0..count).collect();
+        let stages = first_stages(&searches, &all_queries, radius)?;
+        let answers = on_each(&searches, |search| search.range(count, radius, &stages));
+        let answers = merge_answers(answers, usize::MAX, |_, near| near)?;
         let seconds = slowest(&stages);
-        Ok(found.map(|found| TimedAnswers { seconds: seconds + found.seconds, ..found }))
+        Ok(answers.map(|answers| TimedAnswers { seconds: seconds + answers.seconds, ..answers }))
     }
 
     /// Returns the same answers as [`Searcher::nearest`]. The time of each stage is the time of the
@@ -189,19 +190,19 @@ impl TwoStage {
             // The order in which the second stage returns the queries.
             let order: Vec<u32> = stages.iter().flat_map(|stage| &stage.queries).copied().collect();
             let parts = on_each(&searches, |search| search.nearest(k, radius, &stages));
-            let Some(found) = merge_answers(parts, k as usize, |_, near| near)? else {
+            let Some(merged) = merge_answers(parts, k as usize, |_, near| near)? else {
                 return Ok(None);
             };
-            seconds += slowest(&stages) + found.seconds;
+            seconds += slowest(&stages) + merged.seconds;
             pending.clear();
-            for (position, (query, list)) in order.into_iter().zip(&found.answers).enumerate() {
+            for (position, (query, list)) in order.into_iter().zip(&merged.answers).enumerate() {
                 if list.unwrap_or_default().len() >= k as usize || radius.is_infinite() {
                     positions[query as usize] = AnswerPosition { round: rounds.len(), position };
                 } else {
                     pending.push(query);
                 }
             }
-            rounds.push(found.answers);
+            rounds.push(merged.answers);
             let next = radius + step;
             radius = if next > radius { next } else { f32::INFINITY };
             step *= 2.0;
@@ -399,8 +400,8 @@ fn first_stages(
 ) -> Result<Vec<FirstStage>, GpuError> {
     let numbered: Vec<_> = searches.iter().enumerate().collect();
     let stages = on_each(&numbered, |&(gpu, search)| {
-        let own = queries.iter().skip(gpu).step_by(searches.len());
-        search.first_stage(own.copied().collect(), radius)
+        let share = queries.iter().skip(gpu).step_by(searches.len());
+        search.first_stage(share.copied().collect(), radius)
     });
     stages.into_iter().collect()
 }

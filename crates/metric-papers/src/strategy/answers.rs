@@ -21,9 +21,9 @@ pub(super) fn merge<C: Answer>(
     make_collector: impl FnOnce() -> C,
 ) -> Vec<Neighbor> {
     let mut parts = parts.into_iter();
-    let Some(mut all) = parts.next() else { return make_collector().into_sorted() };
+    let Some(mut merged) = parts.next() else { return make_collector().into_sorted() };
     for part in parts {
-        part.into_sorted().into_iter().for_each(|near| all.offer(near));
+        part.into_sorted().into_iter().for_each(|near| merged.offer(near));
     }
-    all.into_sorted()
+    merged.into_sorted()
 }

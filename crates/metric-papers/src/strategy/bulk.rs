@@ -44,13 +44,13 @@ impl<I, Q, A> SharedRun<'_, I, Q, A> {
 struct Thread<'a, I, Q, A, C> {
     run: &'a SharedRun<'a, I, Q, A>,
     /// The number of the thread.
-    own: usize,
+    id: usize,
     /// The next query in the queue of the thread.
     next: usize,
     /// The stack of the thread's requirements.
     requirements: Vec<Requirement>,
     /// The collectors of queries, by query number.
-    found: HashMap<u32, C>,
+    collectors: HashMap<u32, C>,
     /// The thread to which the last task was sent.
     to: usize,
     tasks: Vec<Task>,
@@ -73,14 +73,14 @@ where
     if options.strategy == Strategy::Hybrid {
         is_local.store(context.is_traffic_high(), Ordering::Release);
     }
-    let parts = run_threads(threads, |own| {
+    let parts = run_threads(threads, |id| {
         let thread = Thread {
             run: &context,
-            own,
-            next: own,
+            id,
+            next: id,
             requirements: Vec::new(),
-            found: HashMap::new(),
-            to: own,
+            collectors: HashMap::new(),
+            to: id,
             tasks: Vec::new(),
             worker: Worker::default(),
         };
@@ -92,11 +92,11 @@ where
         }
     })?;
     let elapsed = exchange.clock.now();
-    let (workers, mut found): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
+    let (workers, mut collectors): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::new();
     for ((query, state), &arrival) in (0..).zip(&exchange.states).zip(arrivals) {
-        let parts = found.iter_mut().filter_map(|found| found.remove(&query));
+        let parts = collectors.iter_mut().filter_map(|collectors| collectors.remove(&query));
         match state.failure() {
             Some(error) => answers.push(Err(error)),
             None => answers.push(Ok(&merge(parts, || make_collector(query)))),
@@ -130,9 +130,9 @@ where
             if exchange.is_over() {
                 break;
             }
-            exchange.read(self.own, &mut self.requirements, false);
+            exchange.read(self.id, &mut self.requirements, false);
             before = clock.now();
-            if self.own == 0 {
+            if self.id == 0 {
                 self.decide();
             }
             if !membership.wait() {
@@ -140,7 +140,7 @@ where
             }
             self.worker.idle += clock.now().saturating_sub(before);
         }
-        (self.worker, self.found)
+        (self.worker, self.collectors)
     }
 
     /// Runs algorithm 10.
@@ -149,13 +149,13 @@ where
         while !exchange.is_over() && !membership.is_broken() {
             let before = exchange.clock.now();
             let has_worked = self.superstep(false, false);
-            exchange.read(self.own, &mut self.requirements, true);
+            exchange.read(self.id, &mut self.requirements, true);
             if !has_worked && self.requirements.is_empty() {
                 std::thread::yield_now();
                 self.worker.idle += exchange.clock.now().saturating_sub(before);
             }
         }
-        (self.worker, self.found)
+        (self.worker, self.collectors)
     }
 
     /// Chooses the strategy of the next superstep. Waits for a query if there is no other work.
@@ -179,17 +179,17 @@ where
     /// With `keeps`, new tasks stay on this thread. With `endless`, a new superstep begins while
     /// the traffic is high. Returns whether there was work.
     fn superstep(&mut self, keeps: bool, endless: bool) -> bool {
-        let mut left = self.run.stream.options.evaluations.get();
+        let mut budget = self.run.stream.options.evaluations.get();
         let mut has_worked = false;
         loop {
-            if left == 0 {
+            if budget == 0 {
                 if !endless || !self.run.is_traffic_high() {
                     return has_worked;
                 }
-                left = self.run.stream.options.evaluations.get();
+                budget = self.run.stream.options.evaluations.get();
             }
             let evaluations = if let Some(requirement) = self.requirements.pop() {
-                self.execute(requirement, left, keeps)
+                self.execute(requirement, budget, keeps)
             } else if let Some(query) = self.next_query() {
                 self.begin(query, keeps, endless)
             } else {
@@ -197,7 +197,7 @@ where
             };
             has_worked = true;
             // A task that evaluates no distance counts as one evaluation.
-            left = left.saturating_sub(evaluations.max(1));
+            budget = budget.saturating_sub(evaluations.max(1));
         }
     }
 
@@ -210,7 +210,7 @@ where
         let query = number(self.next);
         self.next += self.run.stream.options.threads.get();
         self.worker.queries += 1;
-        self.run.exchange.take(query, self.own, self.next);
+        self.run.exchange.take(query, self.id, self.next);
         Some(query)
     }
 
@@ -223,10 +223,10 @@ where
             *self.run;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
+        let collector = self.collectors.entry(query).or_insert_with(|| make_collector(query));
         let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
-        let started = Probe::start(index, point, SharedRadius { own, state }, u64::MAX);
+        let started = Probe::start(index, point, SharedRadius { collector, state }, u64::MAX);
         let outcome = started.and_then(|mut probe| {
             shared = index.start(&mut probe, &mut self.tasks).into();
             if alone {
@@ -245,8 +245,8 @@ where
         let Requirement { query, shared, task } = requirement;
         let point = queries.point(query);
         let state = &exchange.states[query as usize];
-        let own = self.found.entry(query).or_insert_with(|| make_collector(query));
-        let mut probe = Probe::resume(index, point, SharedRadius { own, state }, limit);
+        let collector = self.collectors.entry(query).or_insert_with(|| make_collector(query));
+        let mut probe = Probe::resume(index, point, SharedRadius { collector, state }, limit);
         let mut step = Step { outcome: Ok(()), cost: Cost::default() };
         if !state.has_failed() && task.bound <= probe.radius() {
             index.step(task, &shared, &mut probe, &mut self.tasks);
@@ -272,11 +272,11 @@ where
             if !keeps {
                 self.to = (self.to + 1) % options.threads.get();
             }
-            if keeps || self.to == self.own {
+            if keeps || self.to == self.id {
                 self.requirements.push(requirement);
             } else {
                 self.worker.messages += 1;
-                exchange.deal(self.own, self.to, requirement, critical);
+                exchange.deal(self.id, self.to, requirement, critical);
             }
         }
         step.cost.evaluations

@@ -64,19 +64,19 @@ impl State {
 
 /// A thread's collector for a query, which also uses the radius that other threads have reached.
 pub(super) struct SharedRadius<'a, C> {
-    pub(super) own: &'a mut C,
+    pub(super) collector: &'a mut C,
     pub(super) state: &'a State,
 }
 
 impl<C: Collector> Collector for SharedRadius<'_, C> {
     fn radius(&self) -> f32 {
         // The radius may be outdated, which costs time but loses no neighbors.
-        self.own.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))
+        self.collector.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))
     }
 
     fn offer(&mut self, candidate: Neighbor) {
-        self.own.offer(candidate);
-        let radius = self.own.radius();
+        self.collector.offer(candidate);
+        let radius = self.collector.radius();
         if radius >= 0.0 {
             self.state.radius.fetch_min(radius.to_bits(), Ordering::Relaxed);
         }

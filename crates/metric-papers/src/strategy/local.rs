@@ -16,7 +16,7 @@ use metric_index::points::Points;
 
 /// The result of a query on one thread.
 struct QueryResult<C> {
-    found: Result<C, Error>,
+    outcome: Result<C, Error>,
     /// Time of the answer, since the start of the run.
     answered_at: Duration,
 }
@@ -51,7 +51,7 @@ where
             worker.idle += clock.now().saturating_sub(before);
         }
         worker.queries += 1;
-        let found = Search::start(index, queries.point(query), make_collector(query)).and_then(
+        let outcome = Search::start(index, queries.point(query), make_collector(query)).and_then(
             |mut search| {
                 let mut before = Cost::default();
                 loop {
@@ -65,7 +65,7 @@ where
                 }
             },
         );
-        finished.push(QueryResult { found, answered_at: clock.now() });
+        finished.push(QueryResult { outcome, answered_at: clock.now() });
     }
     ThreadResult { worker, finished }
 }
@@ -93,8 +93,8 @@ fn run_each<Q, A: Sync, C: Send>(
     let mut answers = NeighborLists::default();
     let mut latencies = Vec::with_capacity(stream.arrivals.len());
     for (query, &arrival) in stream.arrivals.iter().enumerate() {
-        let QueryResult { found, answered_at } = join(query, &mut finished);
-        answers.push(found.as_deref().map_err(|&error| error));
+        let QueryResult { outcome, answered_at } = join(query, &mut finished);
+        answers.push(outcome.as_deref().map_err(|&error| error));
         latencies.push(answered_at.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
@@ -114,9 +114,9 @@ where
         answer(index, stream, numbers, clock)
     };
     run_each(stream, threads, work, |query, finished| {
-        let QueryResult { found, answered_at } =
+        let QueryResult { outcome, answered_at } =
             finished[query % threads].next().expect("each query has a thread");
-        QueryResult { found: found.map(Answer::into_sorted), answered_at }
+        QueryResult { outcome: outcome.map(Answer::into_sorted), answered_at }
     })
 }
 
@@ -137,28 +137,29 @@ where
     };
     run_each(stream, threads, work, |query, finished| {
         let make_collector = || (stream.make_collector)(number(query));
-        let mut found = Vec::with_capacity(threads);
+        let mut outcomes = Vec::with_capacity(threads);
         let mut answered_at = Duration::ZERO;
         for (thread, part) in finished.iter_mut().enumerate() {
-            let own = part.next().expect("each thread answers each query");
-            answered_at = answered_at.max(own.answered_at);
-            found.push(own.found.map(|own| renumber(own, thread, threads, make_collector)));
+            let result = part.next().expect("each thread answers each query");
+            answered_at = answered_at.max(result.answered_at);
+            let to_global = |collector| renumber(collector, thread, threads, make_collector);
+            outcomes.push(result.outcome.map(to_global));
         }
-        let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        QueryResult { found: found.map(|parts| merge(parts, make_collector)), answered_at }
+        let outcome: Result<Vec<C>, Error> = outcomes.into_iter().collect();
+        QueryResult { outcome: outcome.map(|parts| merge(parts, make_collector)), answered_at }
     })
 }
 
 /// Renumbers neighbors that were found in one share of the points.
 fn renumber<C: Answer>(
-    own: C,
+    collector: C,
     share: usize,
     shares: usize,
     make_collector: impl FnOnce() -> C,
 ) -> C {
-    let mut all = make_collector();
-    for Neighbor { point, distance } in own.into_sorted() {
-        all.offer(Neighbor { point: number(point as usize * shares + share), distance });
+    let mut renumbered = make_collector();
+    for Neighbor { point, distance } in collector.into_sorted() {
+        renumbered.offer(Neighbor { point: number(point as usize * shares + share), distance });
     }
-    all
+    renumbered
 }

@@ -60,32 +60,32 @@ impl Rendezvous {
 impl Membership<'_> {
     /// Waits until all threads have arrived. Returns `false` if one of them panicked.
     pub(super) fn wait(&self) -> bool {
-        let all = self.0;
-        let mut state = all.state();
-        let round = all.round.load(Ordering::Acquire);
+        let barrier = self.0;
+        let mut state = barrier.state();
+        let round = barrier.round.load(Ordering::Acquire);
         state.arrived += 1;
-        if state.arrived == all.threads {
+        if state.arrived == barrier.threads {
             state.arrived = 0;
-            all.round.store(round + 1, Ordering::Release);
+            barrier.round.store(round + 1, Ordering::Release);
             if state.asleep > 0 {
-                all.changed.notify_all();
+                barrier.changed.notify_all();
             }
             return !self.is_broken();
         }
-        if all.spins {
+        if barrier.spins {
             drop(state);
             let start = Instant::now();
-            while all.must_wait(round) && start.elapsed() < SPIN {
+            while barrier.must_wait(round) && start.elapsed() < SPIN {
                 std::hint::spin_loop();
             }
-            if !all.must_wait(round) {
+            if !barrier.must_wait(round) {
                 return !self.is_broken();
             }
-            state = all.state();
+            state = barrier.state();
         }
         state.asleep += 1;
-        while all.must_wait(round) {
-            state = all.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while barrier.must_wait(round) {
+            state = barrier.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep -= 1;
         drop(state);

@@ -29,11 +29,11 @@ pub(super) fn run_threads<T: Send>(
         }
         let count = started.len();
         have_all_started.get_or_init(|| count == threads);
-        let done = started.into_iter().map(|thread| match thread.join() {
-            Ok(done) => done,
+        let results = started.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        let done: Option<Vec<T>> = done.collect();
-        done.ok_or(RunError::Threads { started: count, wanted: threads })
+        let results: Option<Vec<T>> = results.collect();
+        results.ok_or(RunError::Threads { started: count, wanted: threads })
     })
 }

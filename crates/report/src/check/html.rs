@@ -74,19 +74,19 @@ impl<'a> Suspicious<'a> {
     fn new(suspicious: &'a SuspiciousLabel) -> Self {
         let SuspiciousLabel { document, given, suggested, probability, contradicted_by } =
             suspicious;
-        let own = words([&document.text]);
+        let own_words = words([&document.text]);
         let similar = |SimilarDocument { document, similarity }: &'a SimilarDocument| Similar {
             document,
             similarity: *similarity,
-            text: segments(&document.text, &own),
+            text: segments(&document.text, &own_words),
         };
-        let others = words(contradicted_by.iter().map(|other| &other.document.text));
+        let other_words = words(contradicted_by.iter().map(|other| &other.document.text));
         Self {
             document,
             given: given.as_deref().unwrap_or_default(),
             suggested: suggested.as_deref().unwrap_or_default(),
             probability: *probability,
-            text: segments(&document.text, &others),
+            text: segments(&document.text, &other_words),
             similar: contradicted_by.iter().map(similar).collect(),
         }
     }
@@ -106,8 +106,8 @@ fn split_words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Returns the words of some texts in lower case, without words shorter than [`MIN_WORD`].
 fn words<'a>(texts: impl IntoIterator<Item = &'a String>) -> HashSet<String> {
-    let all = texts.into_iter().flat_map(|text| split_words(text));
-    all.filter(|word| word.chars().count() >= MIN_WORD).map(str::to_lowercase).collect()
+    let all_words = texts.into_iter().flat_map(|text| split_words(text));
+    all_words.filter(|word| word.chars().count() >= MIN_WORD).map(str::to_lowercase).collect()
 }
 
 /// Splits a text into segments, and marks the words that `others` contains.

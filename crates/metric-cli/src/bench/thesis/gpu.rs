@@ -157,8 +157,9 @@ impl Bench<'_> {
             table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(invalid_request)?,
             brute: Arc::new(BruteForce::new(points, metric).map_err(invalid_request)?),
         };
-        let own = GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
-        let own = own.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
+        let gpu_search =
+            GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
+        let gpu_search = gpu_search.map_err(Failure::gpu)?.ok_or_else(unsupported)?;
         let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
         let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
         let pivots = self.pivot_searcher(&space, space.table.pivots())?;
@@ -204,7 +205,7 @@ impl Bench<'_> {
                 let run = space.run(&query.text, search, distances?);
                 self.record(&run, seconds, cpu_seconds);
             }
-            self.measure_batches(&space, &own, &query)?;
+            self.measure_batches(&space, &gpu_search, &query)?;
             // Settings are measured only with the second radius and the second value of k.
             if at % 3 == 1 {
                 self.measure_settings(&space, &query)?;
@@ -260,7 +261,7 @@ impl Bench<'_> {
     fn measure_batches<S, M>(
         &mut self,
         space: &Space<'_, S, M>,
-        own: &GpuSearch<BruteForce<&S, M>>,
+        gpu_search: &GpuSearch<BruteForce<&S, M>>,
         query: &Query,
     ) -> Outcome
     where
@@ -276,14 +277,14 @@ impl Bench<'_> {
             let subset = Subset::new(queries, numbers);
             let seconds = self.median(|| {
                 let start = Instant::now();
-                let _ = own.answer(&subset, question, crate::threads::all_cores());
+                let _ = gpu_search.answer(&subset, question, crate::threads::all_cores());
                 Ok(start.elapsed().as_secs_f64())
             })?;
             let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
             self.record(&run, seconds, cpu_seconds);
         }
         let seconds = self.median(|| {
-            Ok(own.answer(queries, question, crate::threads::all_cores()).device_seconds)
+            Ok(gpu_search.answer(queries, question, crate::threads::all_cores()).device_seconds)
         })?;
         self.record(&space.run(text, "own", None), seconds, cpu_seconds);
         Ok(())
@@ -352,14 +353,14 @@ impl Bench<'_> {
     {
         let &KernelSearch { searcher, method, radii } = kernel_search;
         self.median(|| {
-            let found = match question {
+            let answers = match question {
                 Question::Within(radius) => searcher.range(queries, radius, method),
                 Question::Nearest(k) => {
                     let k = u32::try_from(k).unwrap_or(u32::MAX);
                     searcher.nearest(queries, k, method, radii)
                 }
             };
-            Ok(found.map_err(Failure::gpu)?.ok_or_else(unsupported)?.seconds)
+            Ok(answers.map_err(Failure::gpu)?.ok_or_else(unsupported)?.seconds)
         })
     }
 
@@ -480,7 +481,7 @@ impl Bench<'_> {
 
     /// Draws the throughput for each batch size (section 4.3.3).
     fn draw_throughput(&self, space: &str) -> Chart {
-        let own: Vec<&Measurement> = self
+        let measurements: Vec<&Measurement> = self
             .measured
             .iter()
             .filter(|measurement| {
@@ -488,17 +489,18 @@ impl Bench<'_> {
             })
             .collect();
         let mut questions: Vec<&str> =
-            own.iter().map(|measurement| measurement.question.as_str()).collect();
+            measurements.iter().map(|measurement| measurement.question.as_str()).collect();
         questions.dedup();
         let rate = |measurement: &Measurement| 1e6 / measurement.microseconds_per_query;
-        let max = own.iter().map(|measurement| rate(measurement)).fold(10.0, f64::max);
-        let min = own.iter().map(|measurement| rate(measurement)).fold(max, f64::min);
+        let max = measurements.iter().map(|measurement| rate(measurement)).fold(10.0, f64::max);
+        let min = measurements.iter().map(|measurement| rate(measurement)).fold(max, f64::min);
         let decade = |value: f64, up: bool| {
             let exponent = libm::log10(value);
             let whole = if up { libm::ceil(exponent) } else { libm::floor(exponent) };
             libm::pow(10.0, whole)
         };
-        let batches = own.iter().map(|measurement| measurement.queries).max().unwrap_or(1).max(10);
+        let batches =
+            measurements.iter().map(|measurement| measurement.queries).max().unwrap_or(1).max(10);
         let x =
             Axis::new("queries per batch", 1.0, decade(batches as f64, true), Scale::Logarithmic);
         let y = Axis::new(
@@ -508,8 +510,11 @@ impl Bench<'_> {
             Scale::Logarithmic,
         );
         let points = |question: &str| {
-            let own = own.iter().filter(|measurement| measurement.question == question);
-            own.map(|measurement| (measurement.queries as f64, rate(measurement))).collect()
+            let measurements =
+                measurements.iter().filter(|measurement| measurement.question == question);
+            measurements
+                .map(|measurement| (measurement.queries as f64, rate(measurement)))
+                .collect()
         };
         let marks = questions
             .iter()

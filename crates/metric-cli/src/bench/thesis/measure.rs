@@ -222,8 +222,8 @@ impl Bench<'_> {
         let arrivals = self.arrivals(subject, queries.len(), setting);
         let options = self.options(strategy, threads, arrivals);
         let run_once = |_| -> Result<Measures, Failure> {
-            let done = run(index, &queries, |_| question.collector(), &options);
-            Ok(done?.measures)
+            let result = run(index, &queries, |_| question.collector(), &options);
+            Ok(result?.measures)
         };
         let runs = (0..self.flags.runs.max(1)).map(run_once);
         let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
@@ -241,8 +241,8 @@ impl Bench<'_> {
     ) -> Outcome {
         let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
         let run_once = |_| -> Result<Measures, Failure> {
-            let done = run_distributed(shares, space.queries, |_| question.collector(), &options);
-            Ok(done?.measures)
+            let result = run_distributed(shares, space.queries, |_| question.collector(), &options);
+            Ok(result?.measures)
         };
         let runs =
             (0..self.flags.runs.max(1)).map(run_once).collect::<Result<Vec<_>, Failure>>()?;
@@ -323,17 +323,17 @@ fn hardest_for_first_thread<S: Points>(
     question: QueryKind,
     threads: NonZero<usize>,
 ) -> Result<Vec<u32>, Failure> {
-    let mut cost = Vec::new();
+    let mut costs = Vec::new();
     for query in 0..u32::try_from(queries.len()).unwrap_or(u32::MAX) {
         let point = queries.point(query);
-        let found = search(index, point, question.collector()).map(|(_, cost)| cost);
-        cost.push((found.map_err(invalid_request)?.evaluations, query));
+        let cost = search(index, point, question.collector()).map(|(_, cost)| cost);
+        costs.push((cost.map_err(invalid_request)?.evaluations, query));
     }
-    cost.sort_unstable_by(|a, b| b.cmp(a));
-    let mut order = vec![0; cost.len()];
+    costs.sort_unstable_by(|a, b| b.cmp(a));
+    let mut order = vec![0; costs.len()];
     let threads = threads.get();
-    let positions = (0..threads).flat_map(|thread| (thread..cost.len()).step_by(threads));
-    for (position, &(_, query)) in positions.zip(&cost) {
+    let positions = (0..threads).flat_map(|thread| (thread..costs.len()).step_by(threads));
+    for (position, &(_, query)) in positions.zip(&costs) {
         order[position] = query;
     }
     Ok(order)

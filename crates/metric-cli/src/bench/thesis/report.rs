@@ -352,13 +352,13 @@ impl Bench<'_> {
     }
 
     fn distinct(&self, value: impl Fn(&Measurement) -> Option<String>) -> Vec<String> {
-        let mut all: Vec<String> = Vec::new();
+        let mut distinct: Vec<String> = Vec::new();
         for value in self.measured.iter().filter_map(value) {
-            if !all.contains(&value) {
-                all.push(value);
+            if !distinct.contains(&value) {
+                distinct.push(value);
             }
         }
-        all
+        distinct
     }
 
     /// Returns the measurement of the same index and query with another strategy and arrival
@@ -411,8 +411,8 @@ impl Bench<'_> {
             .distinct(|m| (m.space == space && is_indexed_range_query(m)).then(|| m.index.clone()));
         let value = |index: &String, baseline: &Measurement| {
             let like = Measurement { index: index.clone(), ..baseline.clone() };
-            let own = self.counterpart(&like, "Local", Traffic::High);
-            own.map_or(f64::NAN, |own| baseline.seconds / own.seconds)
+            let parallel = self.counterpart(&like, "Local", Traffic::High);
+            parallel.map_or(f64::NAN, |parallel| baseline.seconds / parallel.seconds)
         };
         GroupedBars {
             title: "Chapter 4, CPU: speedup of all threads over sequential brute force".to_owned(),

@@ -59,7 +59,7 @@ struct Pair {
     speedup: f64,
     /// Throughput of one thread, in queries per second.
     baseline: f64,
-    /// Fraction of the time that several threads are idle.
+    /// Fraction of the time during which the threads are idle, from 0 to 1.
     idle: f64,
 }
 

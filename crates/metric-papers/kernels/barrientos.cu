@@ -27,16 +27,18 @@ struct Clusters {
     const unsigned* ends;
     // The cluster of each point in a bucket.
     const unsigned* cluster_of;
-    // The number of each point of the space in the store.
+    // The number of each point of the space among all points.
     const unsigned* points;
     unsigned count;
 };
 
-// An SSS-Index. The points of the space are the points of the store. The distance between point x
-// and pivot p is at p * count + x, where `count` is the number of points in the table.
+// An SSS-Index.
 struct Pivots {
+    // The numbers of the pivots. In the second stage of a 2-Stage search: the numbers of the points.
     const unsigned* numbers;
+    // The distance between point x and pivot p is at p * n + x, for n points.
     const float* distances;
+    // Number of pivots.
     unsigned count;
 };
 

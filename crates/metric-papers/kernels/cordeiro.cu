@@ -105,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(1024)
             const unsigned long long key =
                 static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | p;
             // Unlike in the paper, which has one barrier per distance, the warps are not
-            // synchronized. Only one warp at a time changes the neighbors. One lane reads the
-            // state, so that all lanes take the same branch.
+            // synchronized. Only one warp at a time changes the neighbors. All lanes use the value
+            // that lane 0 reads, so that they take the same branch.
             const unsigned long long farthest_before_lock =
                 *static_cast<volatile unsigned long long*>(&farthest_key);
             if (key >= __shfl_sync(~0u, farthest_before_lock, 0)) {

@@ -163,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     }
 }
 
-// For each node, finds the next digit of the key with the node's rank, appends it to the prefix,
-// and clears the counts. One warp per node.
+// For each node, finds the next digit of the key whose rank is `ranks[node]`, appends it to the
+// prefix, and clears the counts. One warp per node.
 extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     tree_digit(unsigned* digits, unsigned nodes, unsigned long long* prefixes, unsigned* ranks) {
     const unsigned node = blockIdx.x * (TREE_THREADS / 32) + threadIdx.x / 32,

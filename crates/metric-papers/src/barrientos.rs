@@ -315,8 +315,9 @@ impl Searcher {
 
     /// Returns the points within a radius of each query.
     ///
-    /// Returns `None` if a query is not supported, or if the method needs clusters or pivots that
-    /// were not copied to the GPU.
+    /// Returns `None` if a query is not supported, if a distance is infinite, or if shared memory
+    /// is too small. Also returns `None` if the method needs clusters or pivots that were not
+    /// copied to the GPU.
     ///
     /// # Errors
     /// Fails if the GPU fails.

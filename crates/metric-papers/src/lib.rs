@@ -2,7 +2,7 @@
 //!
 //! Programs that only need neighbors should use [`metric_index`], which is faster. This crate
 //! reproduces the algorithms of four publications with the points, metrics and indexes of
-//! `metric_index`. Its answers are exactly the same. The program `metric-index` repeats the
+//! `metric_index`. The answers are exactly the same. The program `metric-index` repeats the
 //! experiments.
 //!
 //! * [`strategy`]: R. J. Barrientos, thesis, 2011, chapter 3: strategies for answering a stream of
@@ -23,7 +23,7 @@
 //! module are in `kernels/MODULE.cu` and are launched by `MODULE/launch.rs`. The crate's README
 //! lists the results, with the hardware and command of each result.
 //!
-//! The crate builds and starts without a GPU.
+//! Neither a GPU nor its driver is needed to build the crate or to use [`strategy`].
 
 mod gpu;
 

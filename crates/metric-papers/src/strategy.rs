@@ -59,9 +59,9 @@ use options::Stream;
 /// let queries: Strings = ["masa", "pie"].into_iter().collect();
 /// let tree = VpTree::build(words, Edit)?;
 /// let options = Options::new(Strategy::Hybrid, NonZero::new(2).unwrap());
-/// let done = run(&tree, &queries, |_| Within::new(1.0), &options)?;
-/// assert_eq!(done.answers.get(0)?[0].point, 0);
-/// println!("{:.0} queries per second", done.measures.throughput());
+/// let result = run(&tree, &queries, |_| Within::new(1.0), &options)?;
+/// assert_eq!(result.answers.get(0)?[0].point, 0);
+/// println!("{:.0} queries per second", result.measures.throughput());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run<I, Q, C>(
@@ -112,8 +112,8 @@ where
 /// let trees = [VpTree::build(share(0), Edit)?, VpTree::build(share(1), Edit)?];
 /// let queries: Strings = ["cosas"].into_iter().collect();
 /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
-/// let done = run_distributed(&trees, &queries, |_| Nearest::new(1), &options)?;
-/// assert_eq!(done.answers.get(0)?[0].point, 1);
+/// let result = run_distributed(&trees, &queries, |_| Nearest::new(1), &options)?;
+/// assert_eq!(result.answers.get(0)?[0].point, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run_distributed<I, Q, C>(

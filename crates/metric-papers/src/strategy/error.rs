@@ -31,7 +31,7 @@ pub enum RunError {
         /// Number of queries in the run.
         queries: usize,
     },
-    /// The arrival times of the trace are not in increasing order.
+    /// The arrival times of the trace are not in nondecreasing order.
     #[error("query {query} of the trace arrives before its predecessor")]
     TraceOrder {
         /// Number of the query.

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 /// use gpu_runtime::Pool;
 ///
 /// let pool = Pool::default();
-/// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
-/// pool.put(made);
+/// let object = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
+/// pool.put(object);
 /// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "the object is reused");
 /// ```
 #[derive(Debug)]

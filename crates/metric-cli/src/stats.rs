@@ -25,10 +25,10 @@ pub(crate) struct Stats {
     points: Input,
     #[command(flatten)]
     metric: MetricFlag,
-    /// Recommend an index for queries for the K nearest points
+    /// Recommend an index for finding the K nearest points
     #[arg(long, value_name = "K", conflicts_with = "radius")]
     nearest: Option<NonZero<usize>>,
-    /// Recommend an index for queries for all points within a radius
+    /// Recommend an index for finding all points within a radius
     #[arg(long)]
     radius: Option<f32>,
     /// Number of points on which indexes are tried

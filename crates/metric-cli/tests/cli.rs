@@ -451,7 +451,7 @@ fn endless_input() {
     );
 }
 
-/// A pipe can be read only once, so the program does not search it for an index.
+/// A pipe can be read only once, so the program does not check whether it contains an index.
 #[cfg(unix)]
 #[test]
 fn pipes() {

@@ -34,7 +34,8 @@ struct Clusters {
 
 // An SSS-Index.
 struct Pivots {
-    // The numbers of the pivots. In the second stage of a 2-Stage search: the numbers of the points.
+    // The numbers of the pivots. In the second stage of a 2-Stage search, the numbers of the
+    // points.
     const unsigned* numbers;
     // The distance between point x and pivot p is at p * n + x, for n points.
     const float* distances;

@@ -50,7 +50,7 @@ pub(crate) fn exit_out_of_memory(size: Option<usize>) -> ! {
             let _ = write!(rest, ": {size} more bytes were needed");
         }
         let _ = rest.write_all(
-            b"\nhint: free memory, use fewer threads (-j), more memory, or less data at a time\n",
+            b"\nhint: free or add memory, use fewer threads (-j), or process less data at a time\n",
         );
         let unused = rest.len();
         let length = text.len() - unused;

@@ -254,7 +254,7 @@ fn push_leaks(text: &mut String, check: &Check) {
     text.push_str(&plain(rows));
 }
 
-/// Describes the share of predicted labels of the other documents that are right.
+/// Describes the share of right labels among the labels predicted for the other documents.
 fn right_labels(labels: &RightLabels) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let RightLabels { before, expected, found } = labels;

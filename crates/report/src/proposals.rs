@@ -35,8 +35,8 @@ pub struct Outlook {
     pub more: u64,
 }
 
-/// Describes how well the model labels the remaining documents, and how much more labeled documents
-/// would improve it.
+/// Describes how well the model labels the remaining documents, and the gain to expect from more
+/// labeled documents.
 pub fn outlook(outlook: &Outlook) -> String {
     let Outlook { left, confidence, held_out, more } = outlook;
     if *left == 0 {

@@ -14,7 +14,7 @@ use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
 use classify_report::evaluation::{html, markdown, terminal};
 
-/// Evaluates one document with the label `a`; the score of `a` is .55, and the score of `b` is .4.
+/// Evaluates one document with the label `a`. The score of `a` is 0.55; the score of `b` is 0.4.
 fn evaluation_of_one_document() -> Evaluation {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n";
     let corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();

@@ -30,7 +30,7 @@ struct SharedRun<'a, I, Q, A> {
 }
 
 impl<I, Q, A> SharedRun<'_, I, Q, A> {
-    /// Whether more than [`waiting`](super::Options::waiting) queries per thread are waiting.
+    /// Whether the number of waiting queries per thread exceeds `Options::waiting`.
     fn is_traffic_high(&self) -> bool {
         let now = self.exchange.clock.now();
         let arrived = self.stream.arrivals.partition_point(|&arrival| arrival <= now);

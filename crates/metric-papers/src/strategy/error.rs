@@ -38,11 +38,11 @@ pub enum RunError {
         query: usize,
     },
     /// The system could not start all threads.
-    #[error("the system started only {started} of {wanted} threads; use fewer")]
+    #[error("the system started only {started} of {requested} threads; use fewer")]
     Threads {
         /// Number of threads that were started.
         started: usize,
         /// Number of threads that were requested.
-        wanted: usize,
+        requested: usize,
     },
 }

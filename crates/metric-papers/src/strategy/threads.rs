@@ -34,6 +34,6 @@ pub(super) fn run_threads<T: Send>(
             Err(panic) => std::panic::resume_unwind(panic),
         });
         let results: Option<Vec<T>> = results.collect();
-        results.ok_or(RunError::Threads { started: count, wanted: threads })
+        results.ok_or(RunError::Threads { started: count, requested: threads })
     })
 }

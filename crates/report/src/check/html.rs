@@ -18,7 +18,7 @@ const MIN_WORD: usize = 4;
 struct Page<'a> {
     check: &'a Check,
     findings: Vec<Finding>,
-    suspicious: Vec<Suspicious<'a>>,
+    suspicious: Vec<SuspiciousEntry<'a>>,
     clusters: &'a [DuplicateCluster],
     drift_rows: Vec<[String; 3]>,
     /// The maximum number of entries per section.
@@ -26,7 +26,7 @@ struct Page<'a> {
 }
 
 /// A label that is probably wrong.
-struct Suspicious<'a> {
+struct SuspiciousEntry<'a> {
     document: &'a FoundDocument,
     /// The label in the corpus; empty if a label is missing.
     given: &'a str,
@@ -34,11 +34,11 @@ struct Suspicious<'a> {
     suggested: &'a str,
     probability: f64,
     text: Vec<Segment<'a>>,
-    similar: Vec<Similar<'a>>,
+    similar: Vec<SimilarEntry<'a>>,
 }
 
 /// A document that contradicts a label.
-struct Similar<'a> {
+struct SimilarEntry<'a> {
     document: &'a FoundDocument,
     similarity: f32,
     text: Vec<Segment<'a>>,
@@ -48,7 +48,7 @@ struct Similar<'a> {
 #[derive(Debug, PartialEq)]
 struct Segment<'a> {
     text: &'a str,
-    /// Whether this is a word that also occurs in the texts that are compared with this text.
+    /// Whether this is a word that the compared texts also contain.
     is_shared: bool,
 }
 
@@ -57,7 +57,7 @@ struct Segment<'a> {
 /// # Errors
 /// Fails if the template cannot be rendered; no input that causes this is known.
 pub fn html(check: &Check) -> std::io::Result<String> {
-    let suspicious = check.label_errors.suspicious.iter().take(SHOWN).map(Suspicious::new);
+    let suspicious = check.label_errors.suspicious.iter().take(SHOWN).map(SuspiciousEntry::new);
     let clusters = &check.duplicates.clusters;
     let page = Page {
         check,
@@ -70,16 +70,17 @@ pub fn html(check: &Check) -> std::io::Result<String> {
     page.render().map_err(std::io::Error::other)
 }
 
-impl<'a> Suspicious<'a> {
+impl<'a> SuspiciousEntry<'a> {
     fn new(suspicious: &'a SuspiciousLabel) -> Self {
         let SuspiciousLabel { document, given, suggested, probability, contradicted_by } =
             suspicious;
         let own_words = words([&document.text]);
-        let similar = |SimilarDocument { document, similarity }: &'a SimilarDocument| Similar {
-            document,
-            similarity: *similarity,
-            text: segments(&document.text, &own_words),
-        };
+        let similar =
+            |SimilarDocument { document, similarity }: &'a SimilarDocument| SimilarEntry {
+                document,
+                similarity: *similarity,
+                text: segments(&document.text, &own_words),
+            };
         let other_words = words(contradicted_by.iter().map(|other| &other.document.text));
         Self {
             document,

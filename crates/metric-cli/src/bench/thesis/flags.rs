@@ -70,7 +70,7 @@ pub(super) struct Files {
     pub(super) json: Option<Output>,
     pub(super) figures: Vec<FigureFile>,
     /// Standard output, unless another output already uses it.
-    pub(super) printed: Option<Output>,
+    pub(super) standard_output: Option<Output>,
 }
 
 impl Thesis {
@@ -93,8 +93,8 @@ impl Thesis {
                 }
             }
         }
-        let printed =
+        let standard_output =
             if files.include_standard_output() { None } else { Some(Output::standard()?) };
-        Ok(Files { json, figures, printed })
+        Ok(Files { json, figures, standard_output })
     }
 }

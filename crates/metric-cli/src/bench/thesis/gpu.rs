@@ -416,7 +416,7 @@ impl Bench<'_> {
             ]);
         }
         align(&mut table, 3);
-        let Files { json, figures, printed } = files;
+        let Files { json, figures, standard_output } = files;
         if let Some(mut out) = json {
             let value = serde_json::json!({
                 "schema": "metric-index.bench-thesis-gpu/1",
@@ -438,7 +438,7 @@ impl Bench<'_> {
             out.write_all(svg.as_bytes()).map_err(|error| out.error(error))?;
             out.commit()?;
         }
-        if let Some(mut out) = printed {
+        if let Some(mut out) = standard_output {
             writeln!(out, "{table}")?;
             out.commit()?;
         }

@@ -148,7 +148,7 @@ struct Finding {
     preferred: (&'static str, Traffic),
     other: (&'static str, Traffic),
     value: fn(&Measurement) -> f64,
-    /// Maximum ratio of the preferred strategy's value to the other's that confirms the finding.
+    /// Maximum ratio of the preferred strategy's value to the other's for a confirmed finding.
     max_ratio: f64,
 }
 
@@ -312,7 +312,7 @@ impl Bench<'_> {
         for space in self.spaces() {
             let _ = writeln!(text, "{}", self.rank_indexes(space));
         }
-        if let Some(mut out) = files.printed {
+        if let Some(mut out) = files.standard_output {
             out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
             out.commit()?;
         }

@@ -67,7 +67,7 @@ mod rescorer;
 
 use fixed::{FixedPoint, ScaledQuery, WeightStats};
 use index::{Block, Index, PostingList, stride};
-use kernels::{LANES, at_least, count_at_least, group_maxima};
+use kernels::{LANES, count_at_least, for_each_at_least, group_maxima};
 use rescorer::{PREFETCH_DISTANCE, Rescorer, prefetch};
 
 /// Number of rows per block: the sums of a query take 32 KiB, which fits in a first-level cache.
@@ -107,8 +107,8 @@ impl Inverted {
     /// Creates an index of training rows.
     ///
     /// The index takes about six bytes per nonzero, twelve per row, and four per term and block.
-    /// Each term that at least a fifth of the rows contains takes two more bytes per row. Once a
-    /// query has a negative weight, the index takes twice as much memory.
+    /// Each term in at least a fifth of the rows takes two more bytes per row. After the first
+    /// query with a negative weight, the index takes twice as much memory.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -160,11 +160,11 @@ impl Inverted {
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
-            // `get_or_init` is not used: a thread that waits for other threads could enter it
-            // again.
+            // `get_or_init` could deadlock: a thread that waits in it for other threads may run a
+            // task that enters it again.
             let index =
                 self.threads.run(|| Index::new(&view, weight_stats(&view), &self.block_bounds));
-            // Another search may have been faster.
+            // If another search has set the index first, keep that one.
             let _ = self.signed.set(index);
         }
         let index = self.signed.get().expect("set above");
@@ -199,8 +199,9 @@ impl Inverted {
     }
 }
 
-/// Returns the number of queries that a thread answers at a time: several times [`LANES`] if all
-/// threads still finish at about the same time.
+/// Returns the number of queries that a thread answers at a time: a multiple of [`LANES`], as large
+/// as possible while all threads finish at about the same time, or fewer than [`LANES`] for few
+/// queries.
 fn batch_size(queries: usize, threads: usize) -> usize {
     let per_thread = queries.div_ceil(threads);
     if per_thread <= LANES {
@@ -248,13 +249,13 @@ fn block_bounds(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let max_blocks = training.nnz() / (training.cols() + 1);
     let blocks =
         rows.div_ceil(block_rows).min(max_blocks.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
-    let even = rows.div_ceil(blocks.max(1));
+    let rows_per_block = rows.div_ceil(blocks.max(1));
     let mut block_bounds = vec![0];
     let mut nonzeros = 0;
     for index in 0..rows {
         let length = row(training, index).0.len();
         let first = block_bounds.last().copied().unwrap_or(0);
-        if index - first == even || nonzeros + length > u32::MAX as usize {
+        if index - first == rows_per_block || nonzeros + length > u32::MAX as usize {
             block_bounds.push(index);
             nonzeros = 0;
         }
@@ -273,7 +274,7 @@ struct Buffers<T> {
     sums: Vec<T>,
     /// The factors of the head terms.
     factors: Vec<[T; LANES]>,
-    /// The factors of a query's terms that have postings only.
+    /// The factors of a query's terms that do not have a column.
     rare: Vec<(u32, T)>,
     /// The column and factor of each query term that has a column.
     dense: Vec<(usize, T)>,
@@ -335,7 +336,7 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
             self.threshold = sum_threshold(sums, self.wanted, maxima);
         }
         let before = self.candidates.len();
-        at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
+        for_each_at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
             self.candidates.push((sums[local], block.row_number(local)));
         });
         if self.candidates.len() > before && self.candidates.len() >= self.wanted {
@@ -387,9 +388,9 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         mut slots: Slots<'_>,
         buffers: &mut Buffers<T>,
     ) -> Result<(), SearchError> {
-        let last = first + slots.len();
+        let end = first + slots.len();
         let state = |query| QueryState::new(self.index, self.queries, query);
-        let mut states: Vec<QueryState<'_, T>> = (first..last).map(state).collect();
+        let mut states: Vec<QueryState<'_, T>> = (first..end).map(state).collect();
         let rows = self.index.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let stride = stride(rows);
         let blocks = self.index.blocks.len();
@@ -447,14 +448,14 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         sums.resize(LANES * stride, T::default());
         for block in &self.index.blocks {
             self.queries.stop.check()?;
-            block.lists(states.first().map_or(&[], QueryState::tail), lists);
+            block.find_lists(states.first().map_or(&[], QueryState::tail), lists);
             for query in 0..states.len() {
                 if query % LANES == 0 {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
                 // Prefetch the next query's postings while adding this query's.
-                block.lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
+                block.find_lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];
                 block.add(lists, sums);
@@ -482,7 +483,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         for block in &self.index.blocks {
             self.queries.stop.check()?;
             let sums = &mut sums[..block.rows];
-            block.lists(rare, lists);
+            block.find_lists(rare, lists);
             sums.fill(T::default());
             block.add_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
@@ -524,7 +525,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         let rescorer = &mut buffers.rescorer;
         rescorer.set(state.query, self.training.cols());
         let scored = rows.map(|number| rescorer.score(&self.training, number));
-        let mut neighbors: Vec<_> = scored.filter(|near| near.similarity > 0.0).collect();
+        let mut neighbors: Vec<_> = scored.filter(|row| row.similarity > 0.0).collect();
         rescorer.clear(state.query);
         neighbors.sort_unstable();
         neighbors.truncate(state.wanted);

@@ -65,7 +65,7 @@ struct PostingLists {
 pub(super) struct GpuSegment {
     /// The number of the segment's first training row.
     pub(super) first_row: u32,
-    // Drop order: textures come before the buffers that they refer to.
+    // Declared before `rows`, so that textures are dropped before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
     pub(super) rows: CsrRows,
     pub(super) tiles: Vec<Tile>,

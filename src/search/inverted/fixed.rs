@@ -107,7 +107,8 @@ pub(super) struct ScaledQuery<T> {
     pub(super) factors: Vec<(u32, T)>,
     /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
-    /// A row is not among the nearest `k` if its sum is smaller than `k` other sums by this amount.
+    /// A row is not among the `k` nearest if its sum is smaller than `k` other sums by more than
+    /// this amount.
     pub(super) band: f64,
     /// Factor that converts similarities to sums.
     pub(super) scale: f64,
@@ -165,9 +166,9 @@ impl<T: FixedPoint> ScaledQuery<T> {
         }
         // A row has at most `products` products, each with a band of at most `widest`. In a batch,
         // the products of one row may be 1 larger than the products of another row.
-        let of_products = (widest + 1.0) * products;
+        let product_band = (widest + 1.0) * products;
         // The 0.1 covers the rounding of two similarities to f32 and of these numbers to f64.
-        Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })
+        Some(Self { factors, tail, band: f64::min(band, product_band) + 0.1, scale })
     }
 
     /// Returns the maximum error of the products of a factor, apart from the error of rounding them

@@ -23,7 +23,7 @@ impl Strings {
     ///
     /// # Errors
     /// If the text is not UTF-8, the offsets do not increase from 0 to the end of the text, or an
-    /// offset splits a character. The error is a description.
+    /// offset splits a character. The error describes the problem.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();
@@ -32,7 +32,9 @@ impl Strings {
         if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
             return Err("offsets that do not span the text".to_owned());
         }
-        if !offsets.is_sorted() || !offsets.iter().all(|&at| checked.is_char_boundary(narrow(at))) {
+        if !offsets.is_sorted()
+            || !offsets.iter().all(|&offset| checked.is_char_boundary(narrow(offset)))
+        {
             return Err("offsets that decrease or split a character".to_owned());
         }
         Ok(Self { text, offsets })

@@ -261,7 +261,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
         Ok(found)
     }
 
-    /// Collects the best rows of a block. `buffers.lists` contains the postings of stage
+    /// Collects the best rows of a block. `buffers.lists` must contain the postings for
     /// `query.stage`.
     fn add_in_stages(
         &self,

@@ -42,15 +42,19 @@ impl Quotes {
     /// Reads `bytes`, and calls `begins` with the line of each record that begins. Returns the end
     /// of the last record that ends in `bytes`. The end is after a line feed; if only a carriage
     /// return ends the record, it is before the next record.
-    pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
+    pub(super) fn last_end(
+        &mut self,
+        bytes: &[u8],
+        mut on_record: impl FnMut(u64),
+    ) -> Option<usize> {
         use QuoteState::{AfterQuote, Escaped, FieldBegins, Quoted, RecordBegins, Unquoted};
         let Dialect { separator, quote, escapes, .. } = self.dialect;
-        let mut last = None;
-        for (at, &byte) in bytes.iter().enumerate() {
+        let mut last_end = None;
+        for (index, &byte) in bytes.iter().enumerate() {
             if self.state == RecordBegins && !matches!(byte, b'\n' | b'\r') {
-                begins(self.line);
-                if at > 0 {
-                    last = Some(at);
+                on_record(self.line);
+                if index > 0 {
+                    last_end = Some(index);
                 }
             }
             self.state = match (self.state, byte) {
@@ -59,7 +63,7 @@ impl Quotes {
                 (RecordBegins | FieldBegins | AfterQuote, byte) if Some(byte) == quote => Quoted,
                 (Quoted | Escaped, _) => Quoted,
                 (_, b'\n') => {
-                    last = Some(at + 1);
+                    last_end = Some(index + 1);
                     RecordBegins
                 }
                 (_, b'\r') => RecordBegins,
@@ -68,6 +72,6 @@ impl Quotes {
             };
             self.line += u64::from(byte == b'\n');
         }
-        last
+        last_end
     }
 }

@@ -35,7 +35,7 @@ impl VectorsFile {
             vector_file::Problem::Open(error) => Problem::Io(error).at(&place),
             problem => Problem::VectorFile { what: problem.to_string() }.at(&place),
         })?;
-        let by_id = ids.map(|ids| numbered(ids, &rows, &name)).transpose()?;
+        let by_id = ids.map(|ids| read_ids(ids, &rows, &name)).transpose()?;
         Ok(Self { rows, name, by_id })
     }
 
@@ -80,10 +80,10 @@ impl VectorsFile {
     }
 }
 
-fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
+fn read_ids(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
     let mut lines = Source::open(path, &SourceOptions::default())?.lines();
     let mut ids = HashMap::new();
-    while let Some((place, line)) = lines.next_placed()? {
+    while let Some((place, line)) = lines.next_with_place()? {
         let next = ids.len();
         let what = match ids.insert(line.clone().into_owned(), next) {
             Some(_) => format!("the identifier `{line}` occurs twice"),

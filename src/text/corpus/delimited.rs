@@ -267,7 +267,8 @@ impl Columns {
         let labels_required = options.labels == LabelUse::Required;
         let labels = options.label_columns.iter().filter(|_| labels_required);
         let required = options.text_columns.iter().chain(labels);
-        let absent: Vec<String> = required.filter(|name| position(name).is_none()).cloned().collect();
+        let absent: Vec<String> =
+            required.filter(|name| position(name).is_none()).cloned().collect();
         if absent.len() > 1 && names.len() > 1 && !looks_like_data(names) {
             return Err(Problem::MissingColumns { fields: absent, found: names.to_vec() });
         }

@@ -66,8 +66,8 @@ impl Fields {
     /// [`Fields::LIMIT`].
     pub fn is_valid(&self) -> bool {
         let boosts = self.boosts();
-        let legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
-        !boosts.is_empty() && boosts.iter().all(legal)
+        let is_legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
+        !boosts.is_empty() && boosts.iter().all(is_legal)
     }
 
     /// Splits content into pairs of a field index and its text.
@@ -108,9 +108,9 @@ pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMu
     }
 }
 
-/// Returns the boosted count of entry `at`, computed as in [`tally`]. `values` contains the counts
-/// by field.
-pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], at: usize) -> f32 {
-    let found = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[at]);
-    found.fold(0.0, |sum, count| sum + count)
+/// Returns the boosted count of an entry, computed as in [`tally`]. `values` contains the counts by
+/// field.
+pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], entry: usize) -> f32 {
+    let boosted_counts = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[entry]);
+    boosted_counts.fold(0.0, |sum, count| sum + count)
 }

@@ -25,11 +25,12 @@ pub(crate) fn counts_of(
     }
     let indptr = rows.indptr().to_vec();
     let counts = RawRows { indptr, indices: rows.indices().to_vec(), data };
-    let mut again = counts.clone();
-    again.weigh(weighting, Side::Document, terms, threads);
+    let mut reweighted = counts.clone();
+    reweighted.weigh(weighting, Side::Document, terms, threads);
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let same = again.indices == counts.indices && bits(&again.data) == bits(rows.data());
-    same.then_some(counts)
+    let is_identical =
+        reweighted.indices == counts.indices && bits(&reweighted.data) == bits(rows.data());
+    is_identical.then_some(counts)
 }
 
 /// Computes the counts of a row, rounded to integers.
@@ -57,10 +58,10 @@ fn counts_of_row(
         (k1, 0.0)
     };
     let kappa = fixed / (1.0 - slope * ratios.iter().sum::<f64>());
-    let rounded = |kappa: f64| ratios.iter().map(move |ratio| (kappa * ratio).round());
+    let round_counts = |kappa: f64| ratios.iter().map(move |ratio| (kappa * ratio).round());
     // The rounded counts determine the exact length, and thus the exact κ.
-    let length: f64 = rounded(kappa).sum();
-    Some(rounded(fixed + slope * length).map(narrow).collect())
+    let length: f64 = round_counts(kappa).sum();
+    Some(round_counts(fixed + slope * length).map(narrow).collect())
 }
 
 #[cfg(test)]
@@ -73,9 +74,9 @@ mod tests {
     fn rows_of(weighting: &Weighting, counts: &[Vec<u16>], terms: TermWeights<'_>) -> Csr {
         let mut rows = CsrBuilder::default();
         for counts in counts {
-            let found = (0u32..).zip(counts).filter(|&(_, &count)| count > 0);
+            let nonzero_counts = (0u32..).zip(counts).filter(|&(_, &count)| count > 0);
             let (mut ids, mut values): (Vec<u32>, Vec<f32>) =
-                found.map(|(term, &count)| (term, f32::from(count))).unzip();
+                nonzero_counts.map(|(term, &count)| (term, f32::from(count))).unzip();
             let kept =
                 weighting.weigh(Side::Document, &mut ids, &mut values, terms, &mut Vec::new());
             rows.push_row(ids.into_iter().zip(values).take(kept));

@@ -155,7 +155,7 @@ impl fmt::Display for Note {
                 write!(f, "{place}: a quoted field of {lines} lines contains what look like rows")
             }
             Self::SkippedFiles { place } => {
-                write!(f, "{place}: not a text; such files in label folders are skipped")
+                write!(f, "{place}: not text; such files in label folders are skipped")
             }
             Self::LabelsWithSeparator { separator, labels, parts, example } => write!(
                 f,

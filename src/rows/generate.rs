@@ -163,17 +163,17 @@ fn idf(train: &[GeneratedDocument]) -> Vec<f64> {
             frequencies[term as usize] += 1;
         }
     }
-    let of_term = |&df: &u32| match df {
+    let term_idf = |&df: &u32| match df {
         0 => 0.0,
         df => libm::log(train.len() as f64 / f64::from(df)),
     };
-    frequencies.iter().map(of_term).collect()
+    frequencies.iter().map(term_idf).collect()
 }
 
 /// Draws a number below `limit` from the 53 bits of [`Random::unit`]. Do not change this: generated
 /// corpora depend on it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the limit")]
-fn below(random: &mut Random, limit: usize) -> usize {
+fn draw_below(random: &mut Random, limit: usize) -> usize {
     ((random.unit() * limit as f64) as usize).min(limit - 1)
 }
 
@@ -255,7 +255,7 @@ impl Generator {
             for number in 0..count {
                 // Every third topic is a child of another topic of its root.
                 let candidate =
-                    if number % 3 == 2 { root + 1 + below(&mut random, number) } else { root };
+                    if number % 3 == 2 { root + 1 + draw_below(&mut random, number) } else { root };
                 let is_too_deep =
                     topics[candidate].parent.is_some_and(|grandparent| grandparent != root);
                 let parent = if is_too_deep { root } else { candidate };
@@ -266,7 +266,7 @@ impl Generator {
         // Themes and topics have terms of medium frequency: neither the most frequent nor the
         // rarest terms.
         let mut draw_terms = |count: usize| -> Vec<u32> {
-            (0..count).map(|_| 60 + below(&mut random, TERMS / 3 - 60) as u32).collect()
+            (0..count).map(|_| 60 + draw_below(&mut random, TERMS / 3 - 60) as u32).collect()
         };
         for topic in &mut topics {
             topic.terms = draw_terms(TOPIC_TERMS);
@@ -276,7 +276,7 @@ impl Generator {
         let mut leaves: Vec<usize> =
             (0..topics.len()).filter(|&topic| topics[topic].parent.is_some()).collect();
         for index in (1..leaves.len()).rev() {
-            leaves.swap(index, below(&mut random, index + 1));
+            leaves.swap(index, draw_below(&mut random, index + 1));
         }
         let themes = theme_lists
             .drain(..)
@@ -303,13 +303,13 @@ impl Generator {
 
     fn document(&mut self, number: u64) -> GeneratedDocument {
         let theme = self.theme_sampler.draw(&mut self.random);
-        let is_repeat =
-            below(&mut self.random, 12) == 0 && !self.themes[theme].recent_documents.is_empty();
+        let is_repeat = draw_below(&mut self.random, 12) == 0
+            && !self.themes[theme].recent_documents.is_empty();
         let document = if is_repeat {
-            let index = below(&mut self.random, self.themes[theme].recent_documents.len());
+            let index = draw_below(&mut self.random, self.themes[theme].recent_documents.len());
             let mut document = self.themes[theme].recent_documents[index].clone();
             for _ in 0..document.terms.len() / 8 {
-                let position = below(&mut self.random, document.terms.len());
+                let position = draw_below(&mut self.random, document.terms.len());
                 let removed = document
                     .terms
                     .keys()
@@ -342,9 +342,9 @@ impl Generator {
         let main_theme = &self.themes[theme];
         // Simulate label noise: one document in six has the topic of another theme.
         let labeling_theme =
-            if below(random, 6) == 0 { self.theme_sampler.draw(random) } else { theme };
+            if draw_below(random, 6) == 0 { self.theme_sampler.draw(random) } else { theme };
         let mut topics = vec![self.themes[labeling_theme].topic];
-        let other = (below(random, 4) == 0).then(|| self.theme_sampler.draw(random));
+        let other = (draw_below(random, 4) == 0).then(|| self.theme_sampler.draw(random));
         if let Some(other) = other
             && self.themes[other].topic != topics[0]
         {
@@ -358,12 +358,12 @@ impl Generator {
             let draw = random.unit();
             let term = if draw < share {
                 let list = match other {
-                    Some(other) if below(random, 3) == 0 => &self.themes[other].terms,
+                    Some(other) if draw_below(random, 3) == 0 => &self.themes[other].terms,
                     _ => &main_theme.terms,
                 };
                 list[self.theme_term_sampler.draw(random)]
             } else if draw < share + 0.2 * (1.0 - share) {
-                let topic = topics[below(random, topics.len())];
+                let topic = topics[draw_below(random, topics.len())];
                 self.topics[topic].terms[self.topic_term_sampler.draw(random)]
             } else {
                 self.background.draw(random) as u32

@@ -118,8 +118,8 @@ impl StringsBuilder {
     pub(crate) fn extend(&mut self, strings: &Strings, range: Range<usize>) {
         let offsets = &strings.offsets[range.start..=range.end];
         let text = narrow(offsets[0])..narrow(offsets[range.len()]);
-        let before = self.text.len() as u64;
-        self.offsets.extend(offsets[1..].iter().map(|&end| before + (end - offsets[0])));
+        let start = self.text.len() as u64;
+        self.offsets.extend(offsets[1..].iter().map(|&end| start + (end - offsets[0])));
         self.text.extend_from_slice(&strings.text[text]);
     }
 

@@ -220,7 +220,7 @@ fn weight_stats(training: &CsrView<'_>) -> WeightStats {
     let size = rows.div_ceil(chunks).max(1);
     let chunks = (0..rows.div_ceil(size).max(1)).into_par_iter();
     let chunk_stats =
-        |chunk: usize| WeightStats::of(training, chunk * size..((chunk + 1) * size).min(rows));
+        |chunk: usize| WeightStats::new(training, chunk * size..((chunk + 1) * size).min(rows));
     chunks.map(chunk_stats).reduce_with(|a, b| a.join(&b)).expect("at least one chunk")
 }
 
@@ -301,10 +301,10 @@ struct QueryState<'a, T> {
     /// The query in fixed point; `None` if 16 bits are not enough.
     scaled: Option<ScaledQuery<T>>,
     /// The number of rows to find.
-    wanted: usize,
+    k: usize,
     /// Sums and numbers of the rows that may be in the result.
     candidates: Vec<(T, u32)>,
-    /// A lower bound on the `wanted`-th largest sum so far; 0 until there are that many.
+    /// A lower bound on the `k`-th largest sum so far; 0 until there are that many.
     threshold: T,
 }
 
@@ -312,8 +312,8 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     fn new(index: &Index<T>, queries: &Queries<'a>, number: usize) -> Self {
         let query = row(&queries.rows, number);
         let scaled = ScaledQuery::new(&index.stats, query, |term| index.column(term).is_some());
-        let wanted = queries.k;
-        Self { number, query, scaled, wanted, candidates: Vec::new(), threshold: T::default() }
+        let k = queries.k;
+        Self { number, query, scaled, k, candidates: Vec::new(), threshold: T::default() }
     }
 
     /// The factors of the terms that do not belong to the head.
@@ -333,28 +333,28 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     fn collect(&mut self, block: &Block<T>, sums: &[T], maxima: &mut Vec<T>, scores: &mut Vec<T>) {
         let Some(scaled) = &self.scaled else { return };
         if self.threshold == T::default() {
-            self.threshold = sum_threshold(sums, self.wanted, maxima);
+            self.threshold = sum_threshold(sums, self.k, maxima);
         }
-        let before = self.candidates.len();
+        let old_count = self.candidates.len();
         for_each_at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
             self.candidates.push((sums[local], block.row_number(local)));
         });
-        if self.candidates.len() > before && self.candidates.len() >= self.wanted {
+        if self.candidates.len() > old_count && self.candidates.len() >= self.k {
             scores.clear();
             scores.extend(self.candidates.iter().map(|&(sum, _)| sum));
-            self.threshold = self.threshold.max(nth_largest(scores, self.wanted));
+            self.threshold = self.threshold.max(nth_largest(scores, self.k));
             let min_sum = scaled.min_sum(self.threshold);
             self.candidates.retain(|&(sum, _)| sum >= min_sum);
         }
     }
 }
 
-/// Returns a lower bound on the `wanted`-th largest sum, computed from the maxima of groups of
+/// Returns a lower bound on the `k`-th largest sum, computed from the maxima of groups of
 /// sums.
-fn sum_threshold<T: FixedPoint>(sums: &[T], wanted: usize, maxima: &mut Vec<T>) -> T {
-    maxima.resize(wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
+fn sum_threshold<T: FixedPoint>(sums: &[T], k: usize, maxima: &mut Vec<T>) -> T {
+    maxima.resize(k.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
     group_maxima(sums, maxima);
-    nth_largest(maxima, wanted)
+    nth_largest(maxima, k)
 }
 
 /// Returns the `n`-th largest value, counted from 1; 0 if fewer are above 0.
@@ -528,7 +528,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         let mut neighbors: Vec<_> = scored.filter(|row| row.similarity > 0.0).collect();
         rescorer.clear(state.query);
         neighbors.sort_unstable();
-        neighbors.truncate(state.wanted);
+        neighbors.truncate(state.k);
         neighbors
     }
 }

@@ -53,8 +53,8 @@ impl Hierarchy {
             .map_err(|error| read_error(error, &place(None)))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
-            let before = error.as_bytes().iter().take(valid);
-            let line = before.filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            let valid_bytes = error.as_bytes().iter().take(valid);
+            let line = valid_bytes.filter(|&&byte| byte == b'\n').count() as u64 + 1;
             Problem::OnlyUtf8 { byte: valid as u64 }.at(&place(Some(line)))
         })?;
         Self::parse(&source, &text)

@@ -365,8 +365,11 @@ mod tests {
         assert!((table.chi2() - 100.0 * 1_000.0f64 * 1_000.0 / 6e6).abs() < 1e-9);
         let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };
         assert!(independent.chi2().abs() < 1e-12 && independent.information().abs() < 1e-12);
-        let same = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
-        assert!((same.information() - 1.0).abs() < 1e-12 && (same.chi2() - 100.0).abs() < 1e-9);
+        let identical = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
+        assert!(
+            (identical.information() - 1.0).abs() < 1e-12
+                && (identical.chi2() - 100.0).abs() < 1e-9
+        );
     }
 
     #[test]

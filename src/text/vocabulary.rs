@@ -87,7 +87,7 @@ impl Vocabulary {
                         return Err(format!("term {index} is out of order"));
                     }
                 }
-                Lookup::Terms(TermTable::of(&terms))
+                Lookup::Terms(TermTable::new(&terms))
             }
             TermKind::Columns => {
                 let columns: Result<Vec<u32>, _> = terms.iter().map(str::parse).collect();

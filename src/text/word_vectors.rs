@@ -263,8 +263,8 @@ fn read_text_line(line: &[u8], table: &mut VectorTable<'_>) -> Result<(), String
             return Err(format!("{number} numbers after a word, expected {}", table.dimension));
         };
         // Skip repeated blanks.
-        let before = line[..blank].iter().rposition(|byte| !is_blank(byte));
-        start = before.map_or(0, |index| index + 1);
+        let last_byte = line[..blank].iter().rposition(|byte| !is_blank(byte));
+        start = last_byte.map_or(0, |index| index + 1);
     }
     let (word, numbers) = line.split_at(start);
     // Words that are not UTF-8, which some files contain, never match.

@@ -65,16 +65,16 @@ pub fn lsa(
         // Scale the largest weight to 1, to avoid overflow and underflow.
         let largest = rows.data().iter().fold(0.0f32, |max, weight| max.max(weight.abs()));
         let unit = 1.0 / f64::from(largest);
-        let columns = Columns::of(rows);
+        let columns = Columns::new(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
         let start = |seed: u64, index: usize| (random::unit(seed, index as u64) * 2.0 - 1.0) as f32;
         let mut basis: Vec<f32> = (0..terms * width).map(|index| start(seed, index)).collect();
-        let by_documents = |basis: &[f32]| {
+        let multiply = |basis: &[f32]| {
             let basis = Dense { values: basis, width };
             basis.sparse_product(rows.rows(), unit, |index| row(rows, index))
         };
         for iteration in 1..=ITERATIONS {
-            let documents = by_documents(&basis);
+            let documents = multiply(&basis);
             let documents = Dense { values: &documents, width };
             basis = documents.sparse_product(terms, unit, |term| columns.get(term));
             let dependent = orthonormalize(&mut basis, width);
@@ -91,7 +91,7 @@ pub fn lsa(
                 }
             }
         }
-        let eigen = eigen(gram(&by_documents(&basis), width), width);
+        let eigen = eigen(gram(&multiply(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
         let min_eigenvalue = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
@@ -115,7 +115,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(matrix: &CsrView<'_>) -> Self {
+    fn new(matrix: &CsrView<'_>) -> Self {
         let mut starts = vec![0usize; matrix.cols() + 1];
         for &column in matrix.indices() {
             starts[column as usize + 1] += 1;

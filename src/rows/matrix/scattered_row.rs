@@ -206,8 +206,9 @@ mod tests {
                 let mut row = |share: f64| -> (Vec<u32>, Vec<f32>) {
                     let share = share * random.unit();
                     let all = 0..columns;
-                    let own = all.filter(|&column| random.unit() < share || column + 1 == columns);
-                    own.map(|column| (column, column as f32 + 0.5)).unzip()
+                    let row_columns =
+                        all.filter(|&column| random.unit() < share || column + 1 == columns);
+                    row_columns.map(|column| (column, column as f32 + 0.5)).unzip()
                 };
                 let one = row(share);
                 let other = row(share);

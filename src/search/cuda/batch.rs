@@ -256,7 +256,7 @@ impl Cuda {
                         false,
                     )?;
                     for query in 0..chunk {
-                        let query_scores = scores.of(first + query);
+                        let query_scores = scores.slot(first + query);
                         launcher.base(&segment.rows, &dense, query, query_scores, threads)?;
                     }
                     launcher.base_scatter(
@@ -272,7 +272,7 @@ impl Cuda {
                 for slot in 0..count {
                     let query = batch.first + batch_number(slot);
                     let shape = BlockShape { threads, terms };
-                    launcher.shared(&segment.rows, query_rows, query, scores.of(slot), shape)?;
+                    launcher.shared(&segment.rows, query_rows, query, scores.slot(slot), shape)?;
                 }
             }
             CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }

@@ -138,10 +138,10 @@ impl Lane {
         let (host_ptr, host) = host.split_at_mut(vals);
         let (host_vals, host) = host.split_at_mut(cols - vals);
         let (host_cols, host_filter) = host.split_at_mut(filter_start - cols);
-        for (to, &from) in host_ptr.iter_mut().zip(indptr) {
+        for (target, &source) in host_ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
-            let offset = (from - indptr[0]) as u32;
-            *to = offset;
+            let offset = (source - indptr[0]) as u32;
+            *target = offset;
         }
         let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
         host_filter.copy_from_slice(&filter);
@@ -176,8 +176,8 @@ impl Lane {
             if flags.has_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
         let failed = self.gpu.device().step("copying queries to it").failed();
-        let to = self.gpu.reserve(&mut self.uploaded, words)?;
-        self.gpu.stream().memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
+        let target = self.gpu.reserve(&mut self.uploaded, words)?;
+        self.gpu.stream().memcpy_htod(&*self.host.get(words)?, target).map_err(&failed)?;
         Ok(UploadedQueries { count, longest: longest as usize, negative })
     }
 
@@ -213,9 +213,9 @@ impl Lane {
     /// Sends a list of query numbers.
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
         let failed = self.gpu.device().step("copying query numbers to it").failed();
-        let to = self.gpu.reserve(&mut self.list, queries.len())?;
+        let target = self.gpu.reserve(&mut self.list, queries.len())?;
         // The list is in pageable memory, so the call returns only after the list has been read.
-        self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
+        self.gpu.stream().memcpy_htod(queries, target).map_err(failed)
     }
 
     /// Enqueues the copy of the results of `count` queries to `output` or to `host_found`. Does not
@@ -240,8 +240,11 @@ impl Lane {
         let counts = self.counts.reserved().slice(..count);
         self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
         if with_status {
-            let from = self.status.reserved().slice(..count);
-            self.gpu.stream().memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
+            let source = self.status.reserved().slice(..count);
+            self.gpu
+                .stream()
+                .memcpy_dtoh(&source, self.host_status.get(count)?)
+                .map_err(&failed)?;
         }
         Ok(())
     }
@@ -285,11 +288,11 @@ impl Entries<'_> {
         let Self { weights, columns, pinned_weights, pinned_columns } = self;
         pinned_weights[..weights.len()].copy_from_slice(weights);
         if is_narrow {
-            let to: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
-            for (to, &from) in to.iter_mut().zip(columns) {
+            let target: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
+            for (target, &source) in target.iter_mut().zip(columns) {
                 #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
-                let column = from as u16;
-                *to = column;
+                let column = source as u16;
+                *target = column;
             }
         } else {
             pinned_columns[..columns.len()].copy_from_slice(columns);

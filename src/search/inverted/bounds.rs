@@ -135,7 +135,7 @@ impl<T: FixedPoint> Plan<T> {
 #[derive(Debug)]
 struct BestRows {
     rows: BinaryHeap<Neighbor>,
-    wanted: usize,
+    k: usize,
     /// Factor that converts similarities to sums.
     scale: f64,
     /// Best known lower bound on the scaled similarities of the rows in the result.
@@ -143,19 +143,19 @@ struct BestRows {
 }
 
 impl BestRows {
-    fn new(wanted: usize, scale: f64) -> Self {
-        let rows = BinaryHeap::with_capacity(wanted + 1);
-        Self { rows, wanted, scale, min_scaled: 0.0 }
+    fn new(k: usize, scale: f64) -> Self {
+        let rows = BinaryHeap::with_capacity(k + 1);
+        Self { rows, k, scale, min_scaled: 0.0 }
     }
 
     fn is_full(&self) -> bool {
-        self.rows.len() >= self.wanted
+        self.rows.len() >= self.k
     }
 
     fn push(&mut self, neighbor: Neighbor) {
         if neighbor.similarity > 0.0 {
             self.rows.push(neighbor);
-            if self.rows.len() > self.wanted {
+            if self.rows.len() > self.k {
                 self.rows.pop();
             }
         }
@@ -212,7 +212,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             if let Some(plan) = Plan::new(self.index, state, &buffers.rescorer) {
                 queries.push(QueryProgress {
                     position,
-                    best: BestRows::new(state.wanted.min(self.training.rows()), plan.scale),
+                    best: BestRows::new(state.k.min(self.training.rows()), plan.scale),
                     plan,
                     stage: 0,
                     late_blocks: 0,
@@ -292,7 +292,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
             let current = &plan.stages[*stage];
             if !best.is_full() {
-                let threshold = sum_threshold(sums, best.wanted, maxima);
+                let threshold = sum_threshold(sums, best.k, maxima);
                 best.min_scaled = best.min_scaled.max(threshold.value() - current.max_overestimate);
                 if threshold >= T::ONE {
                     self.score_first(visit, &LargeSums { sums, threshold }, rescorer, seen, best);
@@ -316,7 +316,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 let count = bounds.mark_at_least(T::nearest(min_sum), marks);
                 // Do not count the rows of the result that this block is expected to contain: they
                 // must be scored anyway.
-                let excess = count.saturating_sub(best.wanted / (number + 1));
+                let excess = count.saturating_sub(best.k / (number + 1));
                 if excess * POSTINGS_PER_ROW <= current.next_cost / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(set_bits(marks).map(|local| {
                         let bound = bound(sums[local], lengths[local], factor);
@@ -363,7 +363,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             return;
         }
         for_each_at_least(largest.sums, largest.threshold, |local| {
-            if seen.len() < 2 * best.wanted {
+            if seen.len() < 2 * best.k {
                 seen.push(visit.block.row_number(local));
             }
         });

@@ -29,8 +29,8 @@ macro_rules! fixed {
             fn nearest(value: f64) -> Self {
                 // Truncation rounds positive numbers down without a call to a rounding function.
                 let min = f64::from($number::MIN);
-                let above = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
-                (above as i32 + i32::from($number::MIN)) as $number
+                let shifted = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
+                (shifted as i32 + i32::from($number::MIN)) as $number
             }
 
             fn value(self) -> f64 {
@@ -59,7 +59,7 @@ pub(super) struct WeightStats {
 }
 
 impl WeightStats {
-    pub(super) fn of(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
+    pub(super) fn new(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
         let columns = training.cols();
         let mut stats = Self {
             length: 0.0,

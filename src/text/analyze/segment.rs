@@ -194,7 +194,7 @@ fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
         // A combining mark after a space is joined to the space (WB4), which is not part of a word.
         let found = segment.trim_start();
         let start = offset + segment.len() - found.len();
-        let script = Script::of(found);
+        let script = Script::detect(found);
         if script == run_script && run.end == start && !run.is_empty() {
             run.end += found.len();
             continue;
@@ -222,7 +222,7 @@ enum Script {
 }
 
 impl Script {
-    fn of(word: &str) -> Self {
+    fn detect(word: &str) -> Self {
         if word.chars().all(is_cjk) {
             Self::Cjk
         } else if word.chars().all(is_southeast_asian) {

@@ -29,7 +29,7 @@ pub(super) fn read(
 ) -> Result<Records, CorpusError> {
     let dialect = {
         let columns = options.table_columns();
-        Dialect::of(source.first_line()?, separator, &columns, options.table)
+        Dialect::detect(source.first_line()?, separator, &columns, options.table)
     };
     let Some(threads) = threads_for(&source, options) else {
         let place = source.place();
@@ -386,7 +386,7 @@ mod tests {
     use crate::random::Random;
 
     fn comma() -> Dialect {
-        Dialect::of(b"", b',', &[], TableOptions::default())
+        Dialect::detect(b"", b',', &[], TableOptions::default())
     }
 
     fn records(text: &[u8]) -> Vec<Vec<Vec<u8>>> {

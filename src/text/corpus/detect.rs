@@ -90,7 +90,7 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
         Some(Format::FastText)
     } else if std::str::from_utf8(line).is_ok_and(annif::is_line) {
         Some(Format::Annif)
-    } else if svmlight::Counts::of(line).is_some() {
+    } else if svmlight::Counts::parse(line).is_some() {
         let second = start.get(line.len()..).unwrap_or_default().trim_ascii_start();
         feature_rows(first_line(second), false).filter(|format| *format == Format::Svmlight)
     } else {

@@ -118,7 +118,7 @@ pub(super) fn corpus_files(
 ) -> Result<Vec<PathBuf>, CorpusError> {
     let files = entries(folder)?.into_iter().filter(|entry| entry.is_file);
     let files: Vec<PathBuf> = files.map(|entry| entry.path).collect();
-    let mut chosen = Vec::new();
+    let mut selected = Vec::new();
     for path in &files {
         let name = path.to_string_lossy().to_ascii_lowercase();
         let by_name = detect::by_name(detect::without_compression_suffix(&name));
@@ -128,11 +128,11 @@ pub(super) fn corpus_files(
             None => is_recognized(path)?,
         };
         if is_corpus {
-            chosen.push(path.clone());
+            selected.push(path.clone());
         }
     }
-    match (chosen.is_empty(), format) {
-        (false, _) => Ok(chosen),
+    match (selected.is_empty(), format) {
+        (false, _) => Ok(selected),
         // The caller asked for a format that no file name suggests: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
         (true, _) => Err(no_corpus_problem(folder)?.at(&place(folder))),

@@ -34,7 +34,7 @@ pub(super) fn decompress_on_threads(bytes: Bytes, threads: Option<&Threads>) -> 
     let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
         return decompress(bytes);
     };
-    match Members::of(PeekReader::new(bytes), threads)? {
+    match Members::open(PeekReader::new(bytes), threads)? {
         Ok(members) => Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
         Err(others) => decompress(Box::new(others)),
     }
@@ -65,13 +65,14 @@ enum PartBytes {
 }
 
 impl PartBytes {
-    fn of(part: Arc<[u8]>) -> Self {
-        let mut whole = Vec::new();
-        let read = decompress(Box::new(Cursor::new(Arc::clone(&part))))
-            .and_then(|bytes| bytes.take(MAX_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
+    fn decompress(part: Arc<[u8]>) -> Self {
+        let mut decompressed = Vec::new();
+        let read = decompress(Box::new(Cursor::new(Arc::clone(&part)))).and_then(|bytes| {
+            bytes.take(MAX_DECOMPRESSED as u64 + 1).read_to_end(&mut decompressed)
+        });
         match read {
             Ok(read) if read > MAX_DECOMPRESSED => Self::Long(part),
-            read => Self::Whole(whole, read.err()),
+            read => Self::Whole(decompressed, read.err()),
         }
     }
 }
@@ -93,7 +94,7 @@ struct Members {
 impl Members {
     /// Creates the reader if the first member declares its size. Otherwise, returns the stream
     /// unchanged.
-    fn of(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
+    fn open(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
         let header = bytes.peek_until(|head| head.len() >= HEADER)?;
         if declared_size(header).is_none() {
             return Ok(Err(bytes));
@@ -133,7 +134,7 @@ impl Members {
         }
         if !part.is_empty() {
             let part: Arc<[u8]> = part.into();
-            self.parts.push_back(self.threads.start(move || PartBytes::of(part)));
+            self.parts.push_back(self.threads.start(move || PartBytes::decompress(part)));
         }
     }
 
@@ -234,14 +235,14 @@ mod tests {
 
     /// Returns the decompressed bytes and the error message, if any.
     fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
-        let mut whole = Vec::new();
+        let mut decompressed = Vec::new();
         let bytes = Box::new(Cursor::new(bytes.to_vec()));
         let read = decompress_on_threads(bytes, threads).and_then(|mut all| {
-            let read = all.read_to_end(&mut whole)?;
+            let read = all.read_to_end(&mut decompressed)?;
             assert_eq!(all.read(&mut [0])?, 0, "it has ended");
             Ok(read)
         });
-        (whole, read.err().map(|error| error.to_string()))
+        (decompressed, read.err().map(|error| error.to_string()))
     }
 
     /// Generates texts that compress poorly, so that a part consists of only a few members.

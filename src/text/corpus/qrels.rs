@@ -68,12 +68,12 @@ impl Qrels {
     fn from_source(source: Source, threads: Option<&Threads>) -> Result<Self, CorpusError> {
         let source = source.limited();
         let read = match threads.filter(|threads| threads.count() > 1 && source.is_file()) {
-            None => Judgments::read(source.lines()).map(|all| Self::of(&[all], None)),
+            None => Judgments::read(source.lines()).map(|all| Self::merge(&[all], None)),
             Some(threads) => {
                 let parse = |lines| vec![Judgments::read(lines)];
                 BlockReader::from_lines(source.blocks(RecordEnds::Lines), parse, threads)
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                    .map(|blocks| Self::of(&blocks, Some(threads)))
+                    .map(|blocks| Self::merge(&blocks, Some(threads)))
             }
         };
         read.map_err(|error| match error.problem {
@@ -84,7 +84,7 @@ impl Qrels {
     }
 
     /// Merges the judgments of blocks, in order.
-    fn of(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
+    fn merge(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
         let mut names = Interner::default();
         // Maps the label names of each block to indices in `names`.
         let mut number =
@@ -95,7 +95,7 @@ impl Qrels {
                 (0..).take(block.names.len()).map(|name| number(block.names.term(name))).collect()
             })
             .collect();
-        let shard = |number: usize| Shard::of(number, blocks, &numbers);
+        let shard = |number: usize| Shard::build(number, blocks, &numbers);
         let shards = match threads {
             Some(threads) => threads.run(|| (0..SHARDS).into_par_iter().map(shard).collect()),
             None => (0..SHARDS).map(shard).collect(),
@@ -119,7 +119,7 @@ impl Qrels {
 
 impl Shard {
     /// Builds a shard. `numbers` maps the labels of each block to indices of all labels.
-    fn of(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
+    fn build(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
         let mut ids = Interner::default();
         // Pairs of a document index and a label index.
         let mut judgments: Vec<(u32, u32)> = Vec::new();

@@ -254,7 +254,7 @@ fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> OpenedFile {
             Ok(annif::Annif::new(lines, options))
         })?,
         Format::Svmlight => {
-            let counts = svmlight::Counts::of(detect::first_line(source.first_line()?));
+            let counts = svmlight::Counts::parse(detect::first_line(source.first_line()?));
             read_in_blocks(source, options, RecordEnds::Lines, move |lines, options| {
                 Ok(svmlight::Svmlight::new(lines, options, counts))
             })?

@@ -25,7 +25,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Parses a line `rows columns labels`.
-    pub(super) fn of(line: &[u8]) -> Option<Self> {
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         let numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
         let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;

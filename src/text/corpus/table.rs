@@ -55,7 +55,7 @@ const ROWS: usize = 16;
 impl Dialect {
     /// Determines the dialect of a table that begins with `head`. `default_separator` is the
     /// separator of the format, and `expected` are the expected columns of the header.
-    pub(super) fn of(
+    pub(super) fn detect(
         head: &[u8],
         default_separator: u8,
         expected: &[&str],

@@ -101,10 +101,10 @@ impl Fields {
 /// the fields, in order.
 pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
     ids.sort_unstable();
-    for same in ids.chunk_by(|a, b| a.0 == b.0) {
-        let fields = same.chunk_by(|a, b| a.1 == b.1);
-        let boosted = fields.map(|same| boosts[same[0].1 as usize] * same.len() as f32);
-        entry(same[0].0, boosted.fold(0.0, |sum, count| sum + count));
+    for group in ids.chunk_by(|a, b| a.0 == b.0) {
+        let fields = group.chunk_by(|a, b| a.1 == b.1);
+        let boosted = fields.map(|group| boosts[group[0].1 as usize] * group.len() as f32);
+        entry(group[0].0, boosted.fold(0.0, |sum, count| sum + count));
     }
 }
 

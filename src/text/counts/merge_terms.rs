@@ -27,7 +27,7 @@ struct PartitionIndex {
 }
 
 impl PartitionIndex {
-    fn of(partitions: &[u8]) -> Self {
+    fn new(partitions: &[u8]) -> Self {
         let mut starts = vec![0; usize::from(PARTITIONS) + 1];
         for &partition in partitions {
             starts[usize::from(partition) + 1] += 1;
@@ -125,7 +125,7 @@ pub(super) fn merge_terms<'a>(
         let terms = 0..u32::try_from(shard.term_states.len()).expect("fewer than 2^32 terms");
         // Use different bits of the hash than the hash tables of the partitions.
         let partition = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTITIONS;
-        PartitionIndex::of(&terms.map(partition).collect::<Vec<u8>>())
+        PartitionIndex::new(&terms.map(partition).collect::<Vec<u8>>())
     };
     let indexes: Vec<PartitionIndex> = (shards, names).into_par_iter().map(build_index).collect();
     let merge = |partition| Partition::merge(shards, names, &indexes, partition, &hasher);

@@ -67,7 +67,7 @@ pub(crate) fn for_each_batch(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])
 }
 
 impl TermTable {
-    pub(crate) fn of(terms: &Strings) -> Self {
+    pub(crate) fn new(terms: &Strings) -> Self {
         let slots = vec![FREE; slots_for(terms.len())];
         let mut table = Self { slots, ..Self::default() };
         for term in terms.iter() {

@@ -60,14 +60,14 @@ pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
     let trace: f64 = matrix.iter().step_by(order + 1).sum();
     // Smaller entries are within the rounding error of the diagonal.
     let negligible = f64::EPSILON * trace;
-    let mut rotated = true;
-    while rotated {
-        rotated = false;
+    let mut has_rotated = true;
+    while has_rotated {
+        has_rotated = false;
         for p in 0..order {
             for q in p + 1..order {
                 let entry = matrix[p * order + q];
                 if entry.abs() > negligible {
-                    rotated = true;
+                    has_rotated = true;
                     let difference = matrix[q * order + q] - matrix[p * order + p];
                     let rotation = Rotation::zeroing(entry, difference);
                     rotation.turn_rows(&mut matrix, order, p, q);

@@ -79,9 +79,8 @@ const MAX_BLOCK_ROWS: usize = 65_536;
 const MAX_BATCHES: usize = 4;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
-/// Minimum number of blocks for which a batch tries bounds, provided there are at least as many
-/// blocks as wanted neighbors. The first block is more expensive; each further block then adds at
-/// most one neighbor on average.
+/// Minimum number of blocks for which a batch tries bounds, provided there are at least `k` blocks.
+/// The first block is more expensive; each further block then adds at most one neighbor on average.
 const MIN_BOUNDED_BLOCKS: usize = 8;
 /// Minimum number of groups of sums. The k-th largest of the group maxima is a threshold.
 const MIN_GROUPS: usize = 512;
@@ -322,9 +321,9 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     }
 
     /// Whether no row of the result can have been excluded because of a sum of 0.
-    fn is_complete(&self, by_postings: bool) -> bool {
+    fn is_complete(&self, used_postings: bool) -> bool {
         let Some(scaled) = &self.scaled else { return false };
-        by_postings && !T::SIGNED
+        used_postings && !T::IS_SIGNED
             || scaled.factors.is_empty()
             || scaled.min_sum(self.threshold) >= T::ONE
     }

@@ -238,7 +238,7 @@ impl TermScores {
     /// Marks the terms with the `max` highest scores.
     pub(crate) fn best(&self, max: NonZeroUsize) -> Vec<bool> {
         // χ² and mutual information never exceed the number of documents.
-        let penalty = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
+        let penalty = |is_rare: bool| if is_rare { f64::from(self.documents) + 1.0 } else { 0.0 };
         let value = |score: &TermScore| score.value - penalty(score.df < MIN_DOCUMENTS);
         let values: Vec<f64> = self.terms.iter().map(value).collect();
         mark_highest(&values, max.get())

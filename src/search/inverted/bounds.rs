@@ -350,7 +350,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
         *stage = if number == 0 { *stage / 2 } else { stage.saturating_sub(1) };
     }
 
-    /// Scores the rows with the largest sums of a block, at most twice as many as wanted.
+    /// Scores the rows with the largest sums of a block, at most 2 `k` rows.
     fn score_first(
         &self,
         visit: &BlockVisit<'_, T>,

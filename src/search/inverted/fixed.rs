@@ -10,7 +10,7 @@ pub(super) trait FixedPoint: Number {
     const MAX: f64;
     /// The largest sum of products of weights and factors.
     const LARGEST_SUM: f64;
-    const SIGNED: bool;
+    const IS_SIGNED: bool;
 
     /// Returns the number nearest to `value`.
     fn nearest(value: f64) -> Self;
@@ -22,7 +22,7 @@ macro_rules! fixed {
         impl FixedPoint for $number {
             const MAX: f64 = $number::MAX as f64;
             const LARGEST_SUM: f64 = $largest_sum;
-            const SIGNED: bool = $signed;
+            const IS_SIGNED: bool = $signed;
 
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]

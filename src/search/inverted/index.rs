@@ -126,7 +126,7 @@ impl<T: FixedPoint> Index<T> {
 /// Computes [`Index::levels`].
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "row numbers")]
 fn levels<T: FixedPoint>(rows: usize) -> Vec<u32> {
-    if T::SIGNED {
+    if T::IS_SIGNED {
         return Vec::new();
     }
     LEVEL_FRACTIONS.iter().map(|&fraction| (fraction * rows as f64).ceil() as u32).collect()

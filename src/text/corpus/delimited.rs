@@ -102,7 +102,8 @@ impl Delimited {
         // `read` reports records with a different number of fields, because it knows the place.
         let reader = quotes.dialect().parser();
         let record_lines = VecDeque::new();
-        let bytes = QuoteTracker { bytes, bytes_read: 0, quotes, record_lines, open_at_end: false };
+        let bytes =
+            QuoteTracker { bytes, bytes_read: 0, quotes, record_lines, ends_in_quotes: false };
         Self {
             reader: reader.from_reader(bytes),
             record: csv::ByteRecord::new(),
@@ -132,7 +133,7 @@ impl Delimited {
         }
         let has_record = has_record.map_err(|error| csv_error(error, &self.place))?;
         // An unclosed quote turns the rest of the file into one field.
-        if bytes.open_at_end {
+        if bytes.ends_in_quotes {
             return Err(Problem::OpenQuote.at(&self.place));
         }
         Ok(has_record)
@@ -359,7 +360,7 @@ struct QuoteTracker {
     /// The first lines of the records that have not been parsed yet.
     record_lines: VecDeque<u64>,
     /// Whether the file ended inside quotes.
-    open_at_end: bool,
+    ends_in_quotes: bool,
 }
 
 impl QuoteTracker {
@@ -374,7 +375,7 @@ impl Read for QuoteTracker {
         let bytes_read = self.bytes.read(out)?;
         self.bytes_read += bytes_read as u64;
         let _ = self.quotes.last_end(&out[..bytes_read], |line| self.record_lines.push_back(line));
-        self.open_at_end = bytes_read == 0 && !out.is_empty() && self.quotes.is_open();
+        self.ends_in_quotes = bytes_read == 0 && !out.is_empty() && self.quotes.is_open();
         Ok(bytes_read)
     }
 }

@@ -16,8 +16,9 @@ pub(super) fn format(source: &mut Source, options: &ReadOptions) -> Result<Forma
     let has_features =
         |format: &Format| matches!(format, Format::Svmlight | Format::Lyrl2004Vectors);
     let is_allowed = |format: &Format| !(options.text_only && has_features(format));
-    let lyrl2004 = options.qrels.is_some() || by_name(name) == Some(Format::Lyrl2004Vectors);
-    let detected = by_content(head, lyrl2004)
+    let expects_lyrl2004 =
+        options.qrels.is_some() || by_name(name) == Some(Format::Lyrl2004Vectors);
+    let detected = by_content(head, expects_lyrl2004)
         .filter(is_allowed)
         .or_else(|| by_name(name).filter(is_allowed))
         .or_else(|| header(head, options.text_columns.first().map_or("text", String::as_str)));
@@ -73,7 +74,7 @@ pub(super) fn by_name(name: &str) -> Option<Format> {
     })
 }
 
-fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
+fn by_content(head: &[u8], expects_lyrl2004: bool) -> Option<Format> {
     let start = head.trim_ascii_start();
     let line = first_line(start).trim_ascii_end();
     if start.starts_with(b"{") {
@@ -94,7 +95,7 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
         let second = start.get(line.len()..).unwrap_or_default().trim_ascii_start();
         feature_rows(first_line(second), false).filter(|format| *format == Format::Svmlight)
     } else {
-        feature_rows(line, lyrl2004)
+        feature_rows(line, expects_lyrl2004)
     }
 }
 
@@ -102,9 +103,9 @@ fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
 const FIRST_LYRL2004_ID: u64 = 2_286;
 
 /// Detects sparse rows. `labels column:value …` is svmlight. `id  column:value …` (two spaces) is
-/// LYRL2004 if the id is in the range of RCV1-v2, or if `lyrl2004` is set because of the file's
-/// name or a qrels file.
-fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {
+/// LYRL2004 if the id is in the range of RCV1-v2, or if `expects_lyrl2004` is set because of the
+/// file name or a qrels file.
+fn feature_rows(line: &[u8], expects_lyrl2004: bool) -> Option<Format> {
     let line = std::str::from_utf8(line).ok()?;
     let (first, rest) = line.split_once(' ')?;
     let is_feature = |item: &str| {
@@ -115,7 +116,7 @@ fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {
     // Test only the first item, because the last one may be truncated at the end of the peeked
     // bytes.
     let is_row = rest.split_ascii_whitespace().next().is_some_and(is_feature);
-    let is_id = |id: u64| lyrl2004 || id >= FIRST_LYRL2004_ID;
+    let is_id = |id: u64| expects_lyrl2004 || id >= FIRST_LYRL2004_ID;
     let is_number = first.bytes().all(|byte| byte.is_ascii_digit());
     let is_lyrl2004 = rest.starts_with(' ') && is_number && first.parse().is_ok_and(is_id);
     match (is_row, is_lyrl2004) {

@@ -107,13 +107,13 @@ impl<'de> Deserialize<'de> for VectorField {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<VectorField, A::Error> {
                 let mut numbers = Vec::new();
-                let mut other = false;
+                let mut has_other = false;
                 while let Some(Element(number)) = list.next_element()? {
-                    other |= number.is_none();
+                    has_other |= number.is_none();
                     numbers.extend(number);
                 }
                 let what = "a list that contains other values";
-                Ok(if other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
+                Ok(if has_other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
             }
 
             fn visit_unit<E>(self) -> Result<VectorField, E> {

@@ -41,7 +41,7 @@ fn counts_of_row(
     terms: TermWeights<'_>,
 ) -> Option<Vec<f32>> {
     let &Weighting { document, k1, b, .. } = weighting;
-    if document.tf != Tf::Okapi || document.unit_length || k1 <= 0.0 {
+    if document.tf != Tf::Okapi || document.has_unit_length || k1 <= 0.0 {
         return None;
     }
     let has_idf = weighting.has_idf(document);

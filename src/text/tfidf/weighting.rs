@@ -35,7 +35,7 @@ pub struct Weighting {
 
 impl Default for Weighting {
     fn default() -> Self {
-        let ltc = Scheme { tf: Tf::Logarithm, df: IdfVariant::Idf, unit_length: true };
+        let ltc = Scheme { tf: Tf::Logarithm, df: IdfVariant::Idf, has_unit_length: true };
         Self { document: ltc, query: ltc, idf_power: 1.0, chi2_power: 0.0, k1: 1.2, b: 0.75 }
     }
 }
@@ -113,7 +113,7 @@ impl Weighting {
 
     /// Returns whether documents and queries are unit vectors. Similarities are then cosines.
     pub fn is_cosine(&self) -> bool {
-        self.document.unit_length && self.query.unit_length
+        self.document.has_unit_length && self.query.has_unit_length
     }
 
     /// Returns the code and its common name, if any.
@@ -224,7 +224,7 @@ impl Weighting {
                 *weight *= terms.idf[term as usize];
             }
         }
-        let norm = if scheme.unit_length {
+        let norm = if scheme.has_unit_length {
             weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt()
         } else {
             1.0

@@ -301,7 +301,8 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows with a known decomposition: three orthogonal topics, the third of which is small.
+    /// Returns rows with a known decomposition: three orthogonal topics, the third of which is
+    /// small.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {
@@ -384,7 +385,7 @@ mod tests {
         }
     }
 
-    /// The rows have fewer directions than requested, of very different sizes.
+    /// Tests rows with fewer directions than requested, of very different sizes.
     #[test]
     fn rank_deficient_rows_have_fewer_directions() {
         for count in [2usize, 5] {

@@ -81,7 +81,7 @@ impl ScatteredRow {
     }
 }
 
-/// Prefetches the value at index `at`, if it exists.
+/// Prefetches the value at `index`, if it exists.
 #[inline]
 pub(crate) fn prefetch<V>(values: &[V], index: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -196,8 +196,8 @@ mod tests {
         assert_eq!(scattered.value(199).to_bits(), 0.0f32.to_bits());
     }
 
-    /// Rows of many lengths, with many, few or no common columns, and with the last column of the
-    /// matrix.
+    /// Tests rows of many lengths, with many, few or no common columns, and with the last column of
+    /// the matrix.
     #[test]
     fn vector_and_portable_code_find_the_same_columns() {
         let mut random = Random::new(1);

@@ -43,9 +43,9 @@ pub(super) struct TaskCounts {
     pub(super) max: usize,
 }
 
-/// Returns the number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
-/// kernels/fused.cuh).
-fn tasks(vectors: u32) -> u32 {
+/// Returns the number of tasks of a list of `vectors` vectors (`large_task_count` and
+/// `small_task_count` of kernels/fused.cuh).
+fn task_count(vectors: u32) -> u32 {
     (vectors / 32).div_ceil(4) + (vectors % 32).div_ceil(8)
 }
 
@@ -92,8 +92,8 @@ impl TileIndex {
             let vectors = (length - odd).div_ceil(4) + odd.div_ceil(4);
             lists.push([end, vectors, greatest.to_bits(), 0]);
             end += vectors;
-            weighted += f64::from(tasks(vectors)) * f64::from(length);
-            max = max.max(tasks(vectors) as usize);
+            weighted += f64::from(task_count(vectors)) * f64::from(length);
+            max = max.max(task_count(vectors) as usize);
         }
         let mut postings = vec![0u32; end as usize * POSTINGS_PER_LANE];
         distribute_all(&entries, &starts, &lists, &mut postings);

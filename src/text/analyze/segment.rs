@@ -360,7 +360,7 @@ mod tests {
             }
         }
 
-        /// Words and joining characters at the boundaries of 64-byte blocks.
+        /// Tests words and joining characters at the boundaries of 64-byte blocks.
         #[test]
         fn ascii_path_across_blocks(before in 50usize..66, text in "[ a1_.,;']{10,100}") {
             let text = format!("{}{text}", " ".repeat(before));

@@ -14,7 +14,7 @@ use super::place::Place;
 use super::source::Source;
 use crate::limits::LimitedReader;
 
-/// A reader of the objects of a source, one at a time.
+/// Reads the objects of a source, one at a time.
 pub(super) struct Json {
     name: Arc<str>,
     bytes: LimitedReader<Bytes>,

@@ -2,8 +2,9 @@
 
 use super::table::Dialect;
 
-/// Tracks the quotes of CSV records by the rules of the crate `csv`: only a quote at the beginning
-/// of a field opens it, two quotes inside a field stand for one, and blank lines are skipped.
+/// Tracks the quotes of CSV records according to the rules of the crate `csv`: a field is quoted
+/// only if it begins with a quote, two quotes inside a quoted field stand for one, and blank lines
+/// are skipped.
 #[derive(Debug, Clone)]
 pub(super) struct Quotes {
     dialect: Dialect,
@@ -39,9 +40,9 @@ impl Quotes {
         matches!(self.state, QuoteState::Quoted | QuoteState::Escaped)
     }
 
-    /// Reads `bytes`, and calls `begins` with the line of each record that begins. Returns the end
-    /// of the last record that ends in `bytes`. The end is after a line feed; if only a carriage
-    /// return ends the record, it is before the next record.
+    /// Reads `bytes`, and calls `on_record` with the line of each record that begins. Returns the
+    /// end of the last record that ends in `bytes`: the position after its line feed, or the start
+    /// of the next record if only a carriage return ends the record.
     pub(super) fn last_end(
         &mut self,
         bytes: &[u8],

@@ -21,8 +21,8 @@ pub struct VectorsFile {
 }
 
 impl VectorsFile {
-    /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed by gzip) into
-    /// memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
+    /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed with gzip)
+    /// into memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
     /// identifier per line, it belongs to the document whose identifier is on line `i`.
     ///
     /// # Errors

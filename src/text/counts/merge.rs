@@ -199,7 +199,7 @@ mod tests {
     use crate::text::corpus::{Content, Document, Place};
     use crate::text::counts::{DfLimit, Fields, Input};
 
-    /// Short words, and words that share their first sixteen bytes or end there.
+    /// Generates short words, and words that share their first sixteen bytes or end there.
     fn word() -> impl Strategy<Value = String> {
         let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
         (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))

@@ -11,8 +11,9 @@ use crate::stages::Stage;
 use crate::text::corpus::{Content, CorpusError, Document};
 use crate::threads::{self, Threads};
 
-/// The target size of a chunk in bytes of text, and its maximum number of documents.
+/// The target size of a chunk, in bytes of text.
 const CHUNK_BYTES: usize = 1 << 18;
+/// The maximum number of documents per chunk.
 const CHUNK_DOCUMENTS: usize = 1_024;
 /// The maximum number of chunks per thread that are waiting or being counted.
 const CHUNKS_PER_THREAD: usize = 3;

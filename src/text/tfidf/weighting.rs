@@ -338,8 +338,8 @@ mod tests {
 
     use super::*;
 
-    /// The weights of three terms with counts 2, 1 and 4. They occur in 1, 2 and 4 of 4 documents,
-    /// whose mean length is 5.
+    /// Returns the weights of three terms with counts 2, 1 and 4. They occur in 1, 2 and 4 of 4
+    /// documents, whose mean length is 5.
     fn weights(code: &str, power: f64) -> Vec<(u32, f32)> {
         let weighting: Weighting = code.parse().unwrap();
         let weighting = weighting.with_idf_power(power).unwrap();
@@ -382,7 +382,6 @@ mod tests {
         assert_close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
     }
 
-    /// An empty row remains empty with every letter.
     #[test]
     fn empty_rows_remain_empty() {
         for code in ["nnn", "ltc", "apc", "btc", "Ltc", "bm25"] {

@@ -13,8 +13,8 @@
 // first + q of `queries`. If `fresh` is set, the tile is the first one, and there are no neighbors
 // of earlier tiles. If `last` is set, the tile is the last one.
 //
-// status[q] = 1 means that the host must compute all similarities of the query, because it has too
-// many candidates, terms or tasks, or because numbers are out of range.
+// status[q] = 1 means that the host must compute all similarities of the query. It has too many
+// candidates, terms or tasks, or its numbers are out of range.
 
 // A record holds the state of a query between the kernels: its first task, its task counts
 // (`large << 16 | small`), the bits of its scale, and the maximum error of its sums.

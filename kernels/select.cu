@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         __syncthreads();
     }
-    // `prefix` has the bits of the k-th score. Of the scores equal to it, `remaining` are taken.
+    // `prefix` has the bits of the k-th score. `remaining` of the scores equal to it are taken.
     u32 taken_count = 0, equal_count = 0;
     for (u32 start = 0; start < rows; start += 1024) {
         u32 row = start + tid;

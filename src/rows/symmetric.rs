@@ -7,8 +7,8 @@
 /// matrix is L Lᵀ. The upper half is not read.
 ///
 /// `pivot` takes each column's index and pivot (the square of the factor's diagonal entry) and
-/// returns the pivot to use, because rounding can make a pivot 0 or negative. An infinite pivot
-/// excludes the column.
+/// returns the pivot to use. It can correct pivots that rounding made 0 or negative. An infinite
+/// pivot excludes the column.
 pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
     for column in 0..order {
         for row in column..order {

@@ -103,8 +103,8 @@ fn by_content(head: &[u8], expects_lyrl2004: bool) -> Option<Format> {
 const FIRST_LYRL2004_ID: u64 = 2_286;
 
 /// Detects sparse rows. `labels column:value …` is svmlight. `id  column:value …` (two spaces) is
-/// LYRL2004 if the id is in the range of RCV1-v2, or if `expects_lyrl2004` is set because of the
-/// file name or a qrels file.
+/// LYRL2004 if the id is in the range of RCV1-v2 or `expects_lyrl2004` is set. The file name or a
+/// qrels file can set it.
 fn feature_rows(line: &[u8], expects_lyrl2004: bool) -> Option<Format> {
     let line = std::str::from_utf8(line).ok()?;
     let (first, rest) = line.split_once(' ')?;

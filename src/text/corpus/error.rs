@@ -35,7 +35,7 @@ pub enum Problem {
     NotText {
         /// The type of the file, with an article.
         what: &'static str,
-        /// What to do with the file.
+        /// Advice for this type of file.
         hint: &'static str,
     },
     /// A file of dense vectors instead of a corpus.
@@ -242,7 +242,7 @@ pub enum Problem {
     /// The file ends within a record.
     #[error("the file ends inside a record: no {missing}")]
     CutShort {
-        /// What is missing at the end.
+        /// The text that is missing at the end.
         missing: &'static str,
     },
     /// A corpus without labels, although labels are required.
@@ -298,7 +298,7 @@ pub enum Problem {
     /// A record or a file larger than the [limits](crate::limits).
     #[error("{what} of more than {limit} bytes")]
     TooLong {
-        /// What is too long, with an article.
+        /// The record or file, with an article.
         what: &'static str,
         /// The limit.
         limit: u64,

@@ -1,6 +1,6 @@
-//! Decompresses, concurrently, members that declare their size. These are the members of BGZF
-//! files, which `bgzip` writes (SAM/BAM specification, section 4.1), and the frames of `pzstd`,
-//! each of which follows a skippable frame with its size.
+//! Decompresses, concurrently, members that declare their size: the members of BGZF files, which
+//! `bgzip` writes (SAM/BAM specification, section 4.1), and the frames of `pzstd`. Each frame of
+//! `pzstd` follows a skippable frame with its size.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Cursor, Read};

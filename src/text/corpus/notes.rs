@@ -363,8 +363,9 @@ fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     })
 }
 
-/// Returns a note on labels that differ only in case, compatibility forms, spaces, hyphens,
-/// underscores or number format, and on rare labels one edit away from a common label.
+/// Returns a note on labels that differ only in spelling: in case, compatibility forms, spaces,
+/// hyphens, underscores or number format. It also covers rare labels one edit away from a common
+/// label.
 fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     let mut groups: HashMap<String, LabelFrequency<'_>> = HashMap::new();
     let mut pairs: Vec<(LabelFrequency<'_>, LabelFrequency<'_>)> = Vec::new();

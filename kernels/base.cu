@@ -2,9 +2,9 @@
 //
 // One warp per training row reads the entries of the row in parallel; one query per launch. This is
 // the CSR kernel of Bell & Garland (2008), variant "vector", and the baseline "Base" of Bresler et
-// al. (2011, section 5). Few entries match a term of the query. Their products are added one by
-// one, in term order. Blocks must consist of whole warps. Reference: src/search/exhaustive.rs.
-// Launcher: `base`.
+// al. (2011, section 5). Only the few entries that match a term of the query are added, one by one,
+// in term order. Blocks must consist of whole warps. Reference: src/search/exhaustive.rs. Launcher:
+// `base`.
 const u32 CHUNKS = 4; // chunks of 32 entries that a warp loads concurrently
 
 extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end, const u32* cols,
@@ -40,9 +40,8 @@ extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end
     if (lane == 0) scores[row] = round_to_f32(sum);
 }
 
-// base_scatter: writes the queries first + b into dense vectors: dense[b * terms + t] = weight of
-// term t. With `clear`, sets the same entries to 0 again. One block per query. Launcher:
-// `base_scatter`.
+// base_scatter: writes query first + b as a dense vector: dense[b * terms + t] = weight of term t.
+// If `clear` is set, resets the same entries to 0. One block per query. Launcher: `base_scatter`.
 extern "C" __global__ void base_scatter(Queries queries, u32 first, u64 terms, u32 clear,
                                         float* dense) {
     u32 query = first + blockIdx.x;

@@ -52,17 +52,17 @@ struct Allow {
     const uint2* ranges; // rows ranges[q].x .. ranges[q].y are excluded
     const u64* bounds;   // query q excludes the rows lists[bounds[q] .. bounds[q + 1]], increasing
     const u32* lists;
-    const u32* of_rows;    // group of each row; a query excludes the rows of its group
-    const u32* of_queries; // group of each query
+    const u32* row_groups;   // group of each row; a query excludes the rows of its group
+    const u32* query_groups; // group of each query
 
     // Whether any row is excluded.
     __device__ __forceinline__ bool has_filter() const {
-        return only || ranges || bounds || of_rows;
+        return only || ranges || bounds || row_groups;
     }
 
     __device__ __forceinline__ bool is_in_set_and_other_group(u32 query, u32 row) const {
         if (only && !(only[row / 32] >> row % 32 & 1)) return false;
-        return !of_rows || of_rows[row] != of_queries[query];
+        return !row_groups || row_groups[row] != query_groups[query];
     }
 
     __device__ __forceinline__ bool allows(u32 query, u32 row) const {

@@ -1,8 +1,8 @@
 // The fused engine for many queries. Three kernels run one after the other for each tile of rows:
 //
 //   prepare     one warp per query: computes the scale of its sums and splits its lists into tasks
-//   accumulate  one block per query: computes sums, the threshold and the candidates. Blocks are
-//               persistent, and load the tasks of the next query early
+//   accumulate  one block per query: computes the sums, the threshold and the candidates. Blocks
+//               are persistent and load the tasks of the next query early
 //   rescore     one block per query: computes the exact similarities of the candidates and ranks
 //               them with the neighbors of earlier tiles. rescore_many has larger blocks, for
 //               large k
@@ -13,14 +13,15 @@
 // first + q of `queries`. If `fresh` is set, the tile is the first one, and there are no neighbors
 // of earlier tiles. If `last` is set, the tile is the last one.
 //
-// status[q] = 1 means that the host must compute all similarities of the query, because it has too
-// many candidates, terms or tasks, or because numbers are out of range.
+// status[q] = 1 means that the host must compute all similarities of the query. It has too many
+// candidates, terms or tasks, or its numbers are out of range.
 
-// A record has the state of a query between the kernels: its first task, its task counts
-// (`large << 16 | small`), the bits of its scale, and the error of its sums.
+// A record holds the state of a query between the kernels: its first task, its task counts
+// (`large << 16 | small`), the bits of its scale, and the maximum error of its sums.
 
 // prepare: writes records[q] and the tasks of each query q < count. Blocks must consist of whole
-// warps. `next_task` counts the assigned tasks; at most `capacity` tasks fit. Launcher: `fused`.
+// warps. `next_task` counts the assigned tasks; `tasks` has space for `capacity`. Launcher:
+// `fused`.
 extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 count, u32 fresh,
                                    uint4* records, uint2* tasks, u32* next_task, u32 capacity,
                                    u32* status) {

@@ -1,5 +1,5 @@
-// Common definitions of the fused kernels: fixed-point sums over an inverted index, and the bound
-// of their errors.
+// Common definitions of the fused kernels: fixed-point sums over an inverted index, and a bound on
+// their errors.
 //
 // A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight has 13 bits. It is ceil(w /
 // max * 8191), where max is the term's greatest weight in the tile. A vector is four postings,
@@ -53,7 +53,7 @@ const u32 GROUPS = 128;          // number of groups whose greatest sums give a 
 // Maximum k for groups. For a larger k, the threshold would be too low.
 const u32 MAX_GROUPED_K = 64;
 
-// The posting list of a query term in a tile.
+// A query term and its posting list in a tile.
 struct Term {
     u32 start, length; // in vectors
     float product;     // query weight * greatest weight of the list, rounded up
@@ -174,9 +174,9 @@ __device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint
     }
 }
 
-// Adds the postings of the large tasks warp, warp + warps, ... with one warp, and likewise of the
-// small tasks, four at a time. (Loading the next task before adding the current one was slower,
-// because it needs more registers.)
+// Adds one warp's share of the tasks: the large tasks warp, warp + warps, ..., then the small
+// tasks, four at a time. (Loading the next task before adding the current one was slower, because
+// it needs more registers.)
 __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, const uint2* large,
                                           u32 large_count, const uint2* small, u32 small_count,
                                           u32 warp, u32 warps, u32 lane) {
@@ -218,8 +218,8 @@ __device__ __forceinline__ void write_maxima(u32 own_greatest, u32* maxima) {
     }
 }
 
-// Returns a value that is at most the k-th greatest of the maxima, and at most 15 below it. One
-// warp calls it.
+// Returns a value that is at most the k-th greatest of the maxima, and at most 15 below it. All
+// lanes of one warp must call it.
 __device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
     u32 a = maxima[lane], b = maxima[lane + 32], c = maxima[lane + 64], d = maxima[lane + 96];
     u32 kth = 0;
@@ -365,7 +365,7 @@ __device__ __forceinline__ void clear_excluded(uint4* memory, const Tile& tile, 
             if (local < tile.rows && local / 8 % THREADS == threadIdx.x) sums[local] = 0;
         }
     }
-    if (allow.only || allow.of_rows) {
+    if (allow.only || allow.row_groups) {
         for (u32 vector = threadIdx.x; 8 * vector < tile.rows; vector += THREADS) {
             for (u32 row = 8 * vector; row < min(8 * vector + 8, tile.rows); row++) {
                 if (!allow.is_in_set_and_other_group(query, tile.first_row + row)) sums[row] = 0;
@@ -375,9 +375,9 @@ __device__ __forceinline__ void clear_excluded(uint4* memory, const Tile& tile, 
 }
 
 // A lookup table for the terms of a query. It has a bit for each column, or for each 2^shift
-// columns if the vocabulary is larger than TABLE_BITS. For each word of bits, it has the number of
-// the word's first term. To this number, a lookup adds the number of lower bits in the word. If
-// several columns share a bit, the lookup searches the next terms, too.
+// columns if the vocabulary is larger than TABLE_BITS. For each word of bits, it stores the index
+// of the word's first term. To find a term, a lookup adds the number of lower bits set in the word.
+// If several columns share a bit, the lookup also checks the following terms.
 const u32 TABLE_BITS = 65536;
 const u32 TABLE_WORDS = TABLE_BITS / 32;
 // Maximum number of terms in the table. The terms of longer queries stay in global memory.
@@ -436,13 +436,14 @@ __device__ __forceinline__ double row_sum_in_term_order(const Tile& tile, u64 fr
     return sum;
 }
 
-// The types that load four columns of a row, with 32 or 16 bits each.
+// The columns of a row as 32-bit numbers, loaded four at a time.
 struct WideCols {
     const uint4* cols;
     __device__ __forceinline__ uint4 load(u32 vector) const { return __ldg(cols + vector); }
     static __device__ __forceinline__ uint4 unpack(uint4 loaded) { return loaded; }
 };
 
+// The columns of a row as 16-bit numbers, loaded four at a time.
 struct NarrowCols {
     const uint2* cols;
     __device__ __forceinline__ uint2 load(u32 vector) const { return __ldg(cols + vector); }
@@ -451,7 +452,7 @@ struct NarrowCols {
     }
 };
 
-// Returns whether rows have 32-bit columns. If so, a bit may represent several columns.
+// Whether columns have 32 bits. If so, a bit of the table may represent several columns.
 __device__ __forceinline__ constexpr bool is_wide(const WideCols&) { return true; }
 __device__ __forceinline__ constexpr bool is_wide(const NarrowCols&) { return false; }
 
@@ -497,9 +498,9 @@ __device__ __forceinline__ double partial_row_sum(const Cols& cols, const float4
     return sum;
 }
 
-// Returns the dot product of a query and a row with the entries from .. to. The table has the
-// query's `terms` terms, which start at `begin`. Eight lanes of a warp call it, and all receive the
-// result. Padding entries have weight 0.
+// Returns the dot product of a query and a row with the entries from .. to. The table contains the
+// query's `terms` terms, which start at `begin`. Eight lanes of a warp must call it, and all
+// receive the result. Padding entries have weight 0.
 __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to,
                                           const TermTable& table, const Queries& queries, u32 begin,
                                           u32 terms) {
@@ -526,9 +527,8 @@ __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to,
     return sum;
 }
 
-// Returns the exact similarity of a row, given its dot product with a query. The additions were not
-// in term order. If this can change the rounding to f32, the dot product is recomputed in term
-// order.
+// Returns the exact similarity of a row, given its dot product with a query, added in any order. If
+// the order can change the rounding to f32, the dot product is recomputed in term order.
 __device__ __forceinline__ float exact_similarity(double sum, const Tile& tile, u64 from, u64 to,
                                                   const Queries& queries, u32 begin, u32 terms) {
     double error = sum * ((2.0 * terms + 8.0) * 1.1102230246251565e-16);

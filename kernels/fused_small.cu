@@ -29,7 +29,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     uint2* large = (uint2*)(memory + vectors);
     uint2* small = large + MAX_LARGE_TASKS;
     u64* keys = (u64*)(small + MAX_SMALL_TASKS);
-    TermTable& table = *(TermTable*)large; // replaces the tasks when they are done
+    TermTable& table = *(TermTable*)large; // reuses the memory of the tasks after they are done
     for (u32 vector = tid; vector < vectors; vector += THREADS) {
         memory[vector] = make_uint4(0, 0, 0, 0);
     }
@@ -39,7 +39,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     const u32 begin = queries.ptr[query], end = queries.ptr[query + 1], terms = end - begin;
     const u32 active_warps = min(WARPS, (terms + 31) / 32);
 
-    // Compute the bound of the sums.
+    // Compute the bound on the sums.
     Term term = load_term(tile, queries, begin + tid, end);
     float square = term.square, product = term.product;
     for (u32 entry = begin + tid + THREADS; entry < end; entry += THREADS) {

@@ -54,8 +54,7 @@ struct ReadOnlyFetch {
     __device__ __forceinline__ float val(u64 entry) const { return __ldg(vals + entry); }
 };
 
-// Reads a row from textures that start at the entry `origin`. A texture is at most as wide as the
-// device allows.
+// Reads a row from textures that start at the entry `origin`.
 struct TextureFetch {
     u64 cols;
     u64 vals;

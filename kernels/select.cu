@@ -2,11 +2,11 @@
 //
 // One block of 1024 threads per row of scores. neighbors[b * k ..] = neighbors of query b among the
 // rows first_row + r, best first if k <= sorted, otherwise in row order. counts[b] is their number.
-// Only scores above 0 count. Scores of excluded rows are set to 0. A radix selection (11, 11 and 10
-// bits) finds the k-th greatest score. Then one pass in row order takes all greater scores and,
-// among the scores equal to the k-th, those of the lowest rows. Dynamic shared memory: `sorted`
-// keys of 8 bytes (a power of two, at least 1024). Reference: src/search/exhaustive.rs. Launcher:
-// `select`.
+// Only rows with scores above 0 are neighbors. Scores of excluded rows are set to 0. A radix
+// selection (11, 11 and 10 bits) finds the k-th greatest score. Then one pass in row order takes
+// all greater scores and, among the scores equal to the k-th, the scores of the lowest rows.
+// Dynamic shared memory: `sorted` keys of 8 bytes (a power of two, at least 1024). Reference:
+// src/search/exhaustive.rs. Launcher: `select`.
 extern "C" __global__ void __launch_bounds__(1024)
     select(u32 rows, u32 first_row, float* scores, u32 first, const u32* list, Allow allow, u32 k,
            u32 sorted, u64* neighbors, u32* counts) {
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         }
         __syncthreads();
     }
-    // `prefix` has the bits of the k-th score. Of the scores equal to it, `remaining` are taken.
+    // `prefix` has the bits of the k-th score. `remaining` of the scores equal to it are taken.
     u32 taken_count = 0, equal_count = 0;
     for (u32 start = 0; start < rows; start += 1024) {
         u32 row = start + tid;

@@ -507,7 +507,7 @@ fn malformed() {
         |name: &str| ReadOptions { label_columns: vec![name.into()], ..format(Format::Csv) };
     let cases: Vec<(&[u8], ReadOptions, &str, &str)> = vec![
         (b"", default(), "in: no document", ""),
-        (b"hello\nworld\n", default(), "in: cannot tell the format", "jsonl, json, csv"),
+        (b"hello\nworld\n", default(), "in: cannot detect the format", "jsonl, json, csv"),
         (b"hello\n", format(Format::Plain), "in: plain text has no labels", "labeled documents"),
         (
             b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"\xe9\", \"label\": \"x\"}\n",

@@ -219,7 +219,7 @@ fn counts_of_xmlc_files() {
     assert_eq!(documents[0].labels, ["0", "2"]);
     assert_eq!(documents[0].content, Content::Features(vec![(0, 1.0), (3, 2.0)]));
     let error = read("2 3 3\n0,2 0:1 3:2\n", &ReadOptions::default()).unwrap_err();
-    assert_eq!(error.to_string(), "in:2: column 3, but line 1 counts 3, from 0");
+    assert_eq!(error.to_string(), "in:2: column 3, but line 1 declares 3 columns, numbered from 0");
 }
 
 #[test]

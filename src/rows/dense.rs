@@ -12,7 +12,7 @@
 //!
 //! | metric | distance | similarity |
 //! |---|---|---|
-//! | `angular` | the angle | its cosine; no neighbors at 90° or more (a cosine below 10⁻⁶) |
+//! | `angular` | the angle | its cosine, or 0 if the cosine is at most 10⁻⁶ |
 //! | `euclidean` | √Σ(x − y)² | σ / (σ + d) |
 //! | `manhattan` | Σ\|x − y\| | σ / (σ + d) |
 //!
@@ -27,7 +27,7 @@
 //! monotonic in floating point, so a nearer neighbor is never less similar than a more distant
 //! neighbor. Neighbors are sorted by decreasing similarity, then by increasing row number.
 //!
-//! `rows` contains vectors, and `metric` contains distances and similarities (read it first).
+//! `metric` contains distances and similarities (read it first), and `rows` contains vectors.
 //! `projection` and `lsa` compute vectors from terms, and `part` is the dense part of a model.
 
 mod lsa;

@@ -8,8 +8,8 @@
 //! * Each of 900 *themes* belongs to a topic and has its own terms. Some themes are far more
 //!   frequent than others. A document takes some of its terms from its theme, some from its topic,
 //!   and the rest from a background distribution that follows the Zipf–Mandelbrot law.
-//! * One document in twelve repeats an earlier document of its theme with a few terms changed, as
-//!   news agencies do.
+//! * One document in twelve repeats an earlier document of its theme with a few terms changed, like
+//!   an updated news report.
 //! * The labels of a document are its topic and all ancestors. One document in four also has the
 //!   labels of another theme, and one in six has the labels of another theme instead of its own.
 //!
@@ -163,27 +163,27 @@ fn idf(train: &[GeneratedDocument]) -> Vec<f64> {
             frequencies[term as usize] += 1;
         }
     }
-    let of_term = |&df: &u32| match df {
+    let term_idf = |&df: &u32| match df {
         0 => 0.0,
         df => libm::log(train.len() as f64 / f64::from(df)),
     };
-    frequencies.iter().map(of_term).collect()
+    frequencies.iter().map(term_idf).collect()
 }
 
 /// Draws a number below `limit` from the 53 bits of [`Random::unit`]. Do not change this: generated
 /// corpora depend on it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the limit")]
-fn below(random: &mut Random, limit: usize) -> usize {
+fn draw_below(random: &mut Random, limit: usize) -> usize {
     ((random.unit() * limit as f64) as usize).min(limit - 1)
 }
 
-/// Draws an approximately normal number with mean 0 and standard deviation 1, the sum of twelve
-/// uniform numbers.
+/// Draws an approximately normal number with mean 0 and standard deviation 1: the sum of twelve
+/// uniform numbers, minus 6.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
 }
 
-/// A sampler of ranks from 0, with probabilities proportional to 1 / (rank + shift)^power.
+/// A sampler of ranks, counted from 0, with probabilities proportional to 1 / (rank + shift)^power.
 #[derive(Debug)]
 struct ZipfSampler {
     cumulative: Vec<f64>,
@@ -201,8 +201,8 @@ impl ZipfSampler {
 
     fn draw(&self, random: &mut Random) -> usize {
         let last = self.cumulative.len() - 1;
-        let at = random.unit() * self.cumulative[last];
-        self.cumulative.partition_point(|&sum| sum <= at).min(last)
+        let point = random.unit() * self.cumulative[last];
+        self.cumulative.partition_point(|&sum| sum <= point).min(last)
     }
 }
 
@@ -220,7 +220,7 @@ struct Theme {
     /// The fraction of a document's terms that come from its theme. It is high for reports that
     /// follow a template.
     share: f64,
-    remembered: Vec<GeneratedDocument>,
+    recent_documents: Vec<GeneratedDocument>,
 }
 
 /// A generated document.
@@ -238,9 +238,9 @@ struct Generator {
     topics: Vec<Topic>,
     themes: Vec<Theme>,
     background: ZipfSampler,
-    themes_drawn: ZipfSampler,
-    theme_terms: ZipfSampler,
-    topic_terms: ZipfSampler,
+    theme_sampler: ZipfSampler,
+    theme_term_sampler: ZipfSampler,
+    topic_term_sampler: ZipfSampler,
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
@@ -254,38 +254,40 @@ impl Generator {
             topics.push(Topic { name: format!("{letter}CAT"), parent: None, terms: Vec::new() });
             for number in 0..count {
                 // Every third topic is a child of another topic of its root.
-                let under =
-                    if number % 3 == 2 { root + 1 + below(&mut random, number) } else { root };
-                let deep = topics[under].parent.is_some_and(|above| above != root);
-                let parent = if deep { root } else { under };
+                let candidate =
+                    if number % 3 == 2 { root + 1 + draw_below(&mut random, number) } else { root };
+                let is_too_deep =
+                    topics[candidate].parent.is_some_and(|grandparent| grandparent != root);
+                let parent = if is_too_deep { root } else { candidate };
                 let name = format!("{letter}{}", 10 + number);
                 topics.push(Topic { name, parent: Some(parent), terms: Vec::new() });
             }
         }
         // Themes and topics have terms of medium frequency: neither the most frequent nor the
         // rarest terms.
-        let mut special = |count: usize| -> Vec<u32> {
-            (0..count).map(|_| 60 + below(&mut random, TERMS / 3 - 60) as u32).collect()
+        let mut draw_terms = |count: usize| -> Vec<u32> {
+            (0..count).map(|_| 60 + draw_below(&mut random, TERMS / 3 - 60) as u32).collect()
         };
         for topic in &mut topics {
-            topic.terms = special(TOPIC_TERMS);
+            topic.terms = draw_terms(TOPIC_TERMS);
         }
-        let mut theme_lists: Vec<Vec<u32>> = (0..THEMES).map(|_| special(THEME_TERMS)).collect();
-        let popular = ZipfSampler::new(topics.len() - ROOTS.len(), 3.0, 1.0);
+        let mut theme_lists: Vec<Vec<u32>> = (0..THEMES).map(|_| draw_terms(THEME_TERMS)).collect();
+        let topic_sampler = ZipfSampler::new(topics.len() - ROOTS.len(), 3.0, 1.0);
         let mut leaves: Vec<usize> =
             (0..topics.len()).filter(|&topic| topics[topic].parent.is_some()).collect();
-        for at in (1..leaves.len()).rev() {
-            leaves.swap(at, below(&mut random, at + 1));
+        for index in (1..leaves.len()).rev() {
+            leaves.swap(index, draw_below(&mut random, index + 1));
         }
         let themes = theme_lists
             .drain(..)
             .zip(0..)
             .map(|(terms, number): (_, usize)| {
-                // Every topic has a theme; the rarest themes cycle through the topics.
-                let last = (THEMES - number).checked_sub(1).and_then(|at| leaves.get(at));
-                let topic = last.copied().unwrap_or_else(|| leaves[popular.draw(&mut random)]);
+                // Every topic has a theme: the rarest themes each get a different topic.
+                let assigned = (THEMES - number).checked_sub(1).and_then(|index| leaves.get(index));
+                let topic =
+                    assigned.copied().unwrap_or_else(|| leaves[topic_sampler.draw(&mut random)]);
                 let share = 0.36 + 0.5 * random.unit();
-                Theme { topic, terms, share, remembered: Vec::new() }
+                Theme { topic, terms, share, recent_documents: Vec::new() }
             })
             .collect();
         Self {
@@ -293,23 +295,27 @@ impl Generator {
             topics,
             themes,
             background,
-            themes_drawn: ZipfSampler::new(THEMES, 20.0, 0.9),
-            theme_terms: ZipfSampler::new(THEME_TERMS, 8.0, 1.0),
-            topic_terms: ZipfSampler::new(TOPIC_TERMS, 4.0, 1.0),
+            theme_sampler: ZipfSampler::new(THEMES, 20.0, 0.9),
+            theme_term_sampler: ZipfSampler::new(THEME_TERMS, 8.0, 1.0),
+            topic_term_sampler: ZipfSampler::new(TOPIC_TERMS, 4.0, 1.0),
         }
     }
 
     fn document(&mut self, number: u64) -> GeneratedDocument {
-        let theme = self.themes_drawn.draw(&mut self.random);
-        let repeated =
-            below(&mut self.random, 12) == 0 && !self.themes[theme].remembered.is_empty();
-        let document = if repeated {
-            let known = below(&mut self.random, self.themes[theme].remembered.len());
-            let mut document = self.themes[theme].remembered[known].clone();
+        let theme = self.theme_sampler.draw(&mut self.random);
+        let is_repeat = draw_below(&mut self.random, 12) == 0
+            && !self.themes[theme].recent_documents.is_empty();
+        let document = if is_repeat {
+            let index = draw_below(&mut self.random, self.themes[theme].recent_documents.len());
+            let mut document = self.themes[theme].recent_documents[index].clone();
             for _ in 0..document.terms.len() / 8 {
-                let at = below(&mut self.random, document.terms.len());
-                let removed =
-                    document.terms.keys().nth(at).copied().expect("`at` is below the length");
+                let position = draw_below(&mut self.random, document.terms.len());
+                let removed = document
+                    .terms
+                    .keys()
+                    .nth(position)
+                    .copied()
+                    .expect("the position is below the length");
                 document.terms.remove(&removed);
                 *document
                     .terms
@@ -320,11 +326,11 @@ impl Generator {
         } else {
             self.draw(theme)
         };
-        let remembered = &mut self.themes[theme].remembered;
-        if remembered.len() < REPEATABLE_DOCUMENTS {
-            remembered.push(document.clone());
+        let recent_documents = &mut self.themes[theme].recent_documents;
+        if recent_documents.len() < REPEATABLE_DOCUMENTS {
+            recent_documents.push(document.clone());
         } else {
-            remembered[(number % REPEATABLE_DOCUMENTS as u64) as usize] = document.clone();
+            recent_documents[(number % REPEATABLE_DOCUMENTS as u64) as usize] = document.clone();
         }
         document
     }
@@ -336,9 +342,9 @@ impl Generator {
         let main_theme = &self.themes[theme];
         // Simulate label noise: one document in six has the topic of another theme.
         let labeling_theme =
-            if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
+            if draw_below(random, 6) == 0 { self.theme_sampler.draw(random) } else { theme };
         let mut topics = vec![self.themes[labeling_theme].topic];
-        let other = (below(random, 4) == 0).then(|| self.themes_drawn.draw(random));
+        let other = (draw_below(random, 4) == 0).then(|| self.theme_sampler.draw(random));
         if let Some(other) = other
             && self.themes[other].topic != topics[0]
         {
@@ -349,16 +355,16 @@ impl Generator {
         let mut tries = 0;
         while terms.len() < length && tries < 4 * length {
             tries += 1;
-            let from = random.unit();
-            let term = if from < share {
+            let draw = random.unit();
+            let term = if draw < share {
                 let list = match other {
-                    Some(other) if below(random, 3) == 0 => &self.themes[other].terms,
+                    Some(other) if draw_below(random, 3) == 0 => &self.themes[other].terms,
                     _ => &main_theme.terms,
                 };
-                list[self.theme_terms.draw(random)]
-            } else if from < share + 0.2 * (1.0 - share) {
-                let topic = topics[below(random, topics.len())];
-                self.topics[topic].terms[self.topic_terms.draw(random)]
+                list[self.theme_term_sampler.draw(random)]
+            } else if draw < share + 0.2 * (1.0 - share) {
+                let topic = topics[draw_below(random, topics.len())];
+                self.topics[topic].terms[self.topic_term_sampler.draw(random)]
             } else {
                 self.background.draw(random) as u32
             };
@@ -398,10 +404,10 @@ impl GeneratedDocument {
     ) -> io::Result<()> {
         let mut labels: Vec<usize> = Vec::new();
         for &topic in &self.topics {
-            let mut at = Some(topic);
-            while let Some(topic) = at {
+            let mut next = Some(topic);
+            while let Some(topic) = next {
                 labels.push(topic);
-                at = generator.topics[topic].parent;
+                next = generator.topics[topic].parent;
             }
         }
         labels.sort_unstable();

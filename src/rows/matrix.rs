@@ -104,8 +104,8 @@ impl<'a> CsrView<'a> {
         self.indices.len()
     }
 
-    /// The row pointers. A slice of a matrix keeps the row pointers of the whole, so the first one
-    /// need not be 0.
+    /// The row pointers. A slice of a matrix keeps the row pointers of the whole matrix, so the
+    /// first one need not be 0.
     pub fn indptr(self) -> &'a [u64] {
         self.indptr
     }
@@ -162,7 +162,7 @@ impl<'a> CsrView<'a> {
 /// [`Threads`](crate::threads::Threads)).
 ///
 /// # Errors
-/// If a check fails. The error is a description.
+/// If a check fails. The error describes the problem.
 pub fn csr(
     columns: usize,
     indptr: impl Into<Array<u64>>,
@@ -183,18 +183,20 @@ pub fn csr(
     {
         return Err(format!("the row pointers end at {last}, but there are {entries} entries"));
     }
-    let in_order = |bounds: &[u64]| {
+    let is_in_order = |bounds: &[u64]| {
         let row = &indices[bounds_of(bounds[0], bounds[1])];
         row.is_sorted_by(|one, other| one < other)
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
     // A chunk of the row pointers, including the last row pointer of the previous chunk.
-    let piece = |at: usize| {
-        &indptr[(at * ROWS_PER_TASK).saturating_sub(1)..indptr.len().min((at + 1) * ROWS_PER_TASK)]
+    let chunk = |index: usize| {
+        &indptr[(index * ROWS_PER_TASK).saturating_sub(1)
+            ..indptr.len().min((index + 1) * ROWS_PER_TASK)]
     };
-    if !threads::all(indptr.len().div_ceil(ROWS_PER_TASK), |at| piece(at).windows(2).all(in_order))
-    {
-        let row = indptr.windows(2).position(|bounds| !in_order(bounds)).unwrap_or_default();
+    if !threads::all(indptr.len().div_ceil(ROWS_PER_TASK), |index| {
+        chunk(index).windows(2).all(is_in_order)
+    }) {
+        let row = indptr.windows(2).position(|bounds| !is_in_order(bounds)).unwrap_or_default();
         return Err(format!("the columns of row {row} do not strictly increase below {columns}"));
     }
     Ok(matrix)
@@ -306,12 +308,12 @@ mod tests {
         });
         // Several tasks check the rows. All rows except at most one are sorted.
         (prop::collection::vec(sorted, 0..6), row, 0..4 * ROWS_PER_TASK, any::<bool>()).prop_map(
-            |(rows, other, at, wrong)| {
+            |(rows, other, index, wrong)| {
                 let mut all: Vec<Vec<u32>> =
                     rows.iter().cycle().take(ROWS_PER_TASK * rows.len().min(3)).cloned().collect();
                 if wrong && !all.is_empty() {
-                    let at = at % all.len();
-                    all[at] = other;
+                    let index = index % all.len();
+                    all[index] = other;
                 }
                 all
             },
@@ -324,7 +326,7 @@ mod tests {
             indptr.push(indptr[indptr.len() - 1] + row.len() as u64);
         }
         let indices: Vec<u32> = rows.concat();
-        let data = (0..indices.len()).map(|at| at as f32 + 1.0).collect();
+        let data = (0..indices.len()).map(|index| index as f32 + 1.0).collect();
         (indptr, indices, data)
     }
 
@@ -357,23 +359,23 @@ mod tests {
         }
 
         #[test]
-        fn stacked_matrices_have_all_rows(pieces in prop::collection::vec(rows(), 0..4)) {
-            let in_order =
+        fn stacked_matrices_have_all_rows(blocks in prop::collection::vec(rows(), 0..4)) {
+            let is_in_order =
                 |rows: &Vec<Vec<u32>>| rows.iter().all(|row| row.is_sorted_by(|a, b| a < b));
-            let pieces: Vec<Vec<Vec<u32>>> = pieces.into_iter().filter(in_order).collect();
-            let of = |rows: &[Vec<u32>]| {
+            let blocks: Vec<Vec<Vec<u32>>> = blocks.into_iter().filter(is_in_order).collect();
+            let build = |rows: &[Vec<u32>]| {
                 let (indptr, indices, data) = parts(rows);
                 csr(6, indptr, indices, data).unwrap()
             };
-            let matrices: Vec<Csr> = pieces.iter().map(|rows| of(rows)).collect();
+            let matrices: Vec<Csr> = blocks.iter().map(|rows| build(rows)).collect();
             let found = stack_rows(&matrices, 6);
             let indptr = found.indptr().to_vec();
             let checked = csr(6, indptr, found.indices().to_vec(), found.data().to_vec());
             prop_assert!(checked.is_ok());
-            let all = pieces.concat();
+            let all = blocks.concat();
             prop_assert_eq!(found.rows(), all.len());
-            for (at, expected) in all.iter().enumerate() {
-                prop_assert_eq!(row(&found.view(), at).0, &expected[..]);
+            for (index, expected) in all.iter().enumerate() {
+                prop_assert_eq!(row(&found.view(), index).0, &expected[..]);
             }
             let values = matrices.iter().flat_map(|matrix| matrix.data().to_vec());
             let values: Vec<f32> = values.collect();
@@ -384,7 +386,7 @@ mod tests {
     #[test]
     fn no_row_is_skipped() {
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-        for at in [
+        for index in [
             0,
             ROWS_PER_TASK - 2,
             ROWS_PER_TASK - 1,
@@ -393,10 +395,10 @@ mod tests {
             2 * ROWS_PER_TASK,
         ] {
             let mut rows = vec![vec![0]; 2 * ROWS_PER_TASK + 1];
-            rows[at] = vec![1, 0];
+            rows[index] = vec![1, 0];
             let (indptr, indices, data) = parts(&rows);
-            assert!(csr(2, indptr.clone(), indices.clone(), data.clone()).is_err(), "row {at}");
-            assert!(threads.run(|| csr(2, indptr, indices, data)).is_err(), "row {at}");
+            assert!(csr(2, indptr.clone(), indices.clone(), data.clone()).is_err(), "row {index}");
+            assert!(threads.run(|| csr(2, indptr, indices, data)).is_err(), "row {index}");
         }
     }
 

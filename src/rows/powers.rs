@@ -3,14 +3,14 @@
 /// Raises `value` to an integer power by repeated squaring.
 pub(crate) fn integer_power(value: f64, exponent: u32) -> f64 {
     let mut square = value;
-    let mut rest = exponent;
+    let mut remaining = exponent;
     let mut product = 1.0;
-    while rest > 0 {
-        if rest % 2 == 1 {
+    while remaining > 0 {
+        if remaining % 2 == 1 {
             product *= square;
         }
         square *= square;
-        rest /= 2;
+        remaining /= 2;
     }
     product
 }
@@ -27,11 +27,11 @@ pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let half = value.sqrt();
     let quarter = half.sqrt();
     let parts = [value * value, value, half, quarter, quarter.sqrt()];
-    let mut rest = eighths;
+    let mut remaining = eighths;
     let mut product = 1.0;
     for (part, eighths) in parts.into_iter().zip([16.0, 8.0, 4.0, 2.0, 1.0]) {
-        if rest >= eighths {
-            rest -= eighths;
+        if remaining >= eighths {
+            remaining -= eighths;
             product *= part;
         }
     }

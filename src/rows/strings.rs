@@ -23,7 +23,7 @@ impl Strings {
     ///
     /// # Errors
     /// If the text is not UTF-8, the offsets do not increase from 0 to the end of the text, or an
-    /// offset splits a character. The error is a description.
+    /// offset splits a character. The error describes the problem.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
         let text = text.into();
         let offsets = offsets.into();
@@ -32,7 +32,9 @@ impl Strings {
         if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
             return Err("offsets that do not span the text".to_owned());
         }
-        if !offsets.is_sorted() || !offsets.iter().all(|&at| checked.is_char_boundary(narrow(at))) {
+        if !offsets.is_sorted()
+            || !offsets.iter().all(|&offset| checked.is_char_boundary(narrow(offset)))
+        {
             return Err("offsets that decrease or split a character".to_owned());
         }
         Ok(Self { text, offsets })
@@ -116,8 +118,8 @@ impl StringsBuilder {
     pub(crate) fn extend(&mut self, strings: &Strings, range: Range<usize>) {
         let offsets = &strings.offsets[range.start..=range.end];
         let text = narrow(offsets[0])..narrow(offsets[range.len()]);
-        let before = self.text.len() as u64;
-        self.offsets.extend(offsets[1..].iter().map(|&end| before + (end - offsets[0])));
+        let start = self.text.len() as u64;
+        self.offsets.extend(offsets[1..].iter().map(|&end| start + (end - offsets[0])));
         self.text.extend_from_slice(&strings.text[text]);
     }
 

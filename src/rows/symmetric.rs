@@ -7,15 +7,19 @@
 /// matrix is L Lᵀ. The upper half is not read.
 ///
 /// `pivot` takes each column's index and pivot (the square of the factor's diagonal entry) and
-/// returns the pivot to use, because rounding can make a pivot 0 or negative. An infinite pivot
-/// excludes the column.
+/// returns the pivot to use. It can correct pivots that rounding made 0 or negative. An infinite
+/// pivot excludes the column.
 pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
-    for at in 0..order {
-        for row in at..order {
-            let done: f64 = (0..at).map(|k| matrix[row * order + k] * matrix[at * order + k]).sum();
-            let left = matrix[row * order + at] - done;
-            matrix[row * order + at] =
-                if row == at { pivot(at, left).sqrt() } else { left / matrix[at * order + at] };
+    for column in 0..order {
+        for row in column..order {
+            let sum: f64 =
+                (0..column).map(|k| matrix[row * order + k] * matrix[column * order + k]).sum();
+            let remainder = matrix[row * order + column] - sum;
+            matrix[row * order + column] = if row == column {
+                pivot(column, remainder).sqrt()
+            } else {
+                remainder / matrix[column * order + column]
+            };
         }
     }
 }
@@ -56,14 +60,14 @@ pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
     let trace: f64 = matrix.iter().step_by(order + 1).sum();
     // Smaller entries are within the rounding error of the diagonal.
     let negligible = f64::EPSILON * trace;
-    let mut rotated = true;
-    while rotated {
-        rotated = false;
+    let mut has_rotated = true;
+    while has_rotated {
+        has_rotated = false;
         for p in 0..order {
             for q in p + 1..order {
                 let entry = matrix[p * order + q];
                 if entry.abs() > negligible {
-                    rotated = true;
+                    has_rotated = true;
                     let difference = matrix[q * order + q] - matrix[p * order + p];
                     let rotation = Rotation::zeroing(entry, difference);
                     rotation.turn_rows(&mut matrix, order, p, q);
@@ -125,7 +129,7 @@ mod tests {
         let entry = |i: usize, j: usize| -> f64 {
             values.chunks_exact(order).map(|row| row[i] * row[j]).sum()
         };
-        (0..order * order).map(|at| entry(at / order, at % order)).collect()
+        (0..order * order).map(|index| entry(index / order, index % order)).collect()
     }
 
     #[test]
@@ -156,11 +160,11 @@ mod tests {
         // The second column is twice the first.
         let mut lower = vec![1.0, 2.0, 0.5, 2.0, 4.0, 1.0, 0.5, 1.0, 3.0];
         let mut skipped = Vec::new();
-        cholesky(&mut lower, 3, |at, pivot| {
+        cholesky(&mut lower, 3, |index, pivot| {
             if pivot > 1e-12 {
                 return pivot;
             }
-            skipped.push(at);
+            skipped.push(index);
             f64::INFINITY
         });
         assert_eq!(skipped, [1]);
@@ -175,16 +179,16 @@ mod tests {
         for (rows, order) in [(0, 0), (1, 1), (5, 2), (40, 20), (3, 20), (1, 9), (0, 4)] {
             let matrix = products(rows, order, 2);
             let Eigen { values, vectors } = eigen(matrix.clone(), order);
-            for at in 0..order {
-                let vector = &vectors[at * order..][..order];
+            for index in 0..order {
+                let vector = &vectors[index * order..][..order];
                 for (row, &entry) in matrix.chunks_exact(order).zip(vector) {
                     let product: f64 = row.iter().zip(vector).map(|(a, b)| a * b).sum();
-                    assert!((product - values[at] * entry).abs() < 1e-12, "{rows} {order}");
+                    assert!((product - values[index] * entry).abs() < 1e-12, "{rows} {order}");
                 }
                 for other in 0..order {
                     let other_vector = &vectors[other * order..][..order];
                     let product: f64 = vector.iter().zip(other_vector).map(|(a, b)| a * b).sum();
-                    let expected = f64::from(u8::from(at == other));
+                    let expected = f64::from(u8::from(index == other));
                     assert!((product - expected).abs() < 1e-12, "{rows} {order}");
                 }
             }

@@ -109,8 +109,8 @@ impl RowSet {
             if count < u32::BITS as usize {
                 missing &= (1 << count) - 1;
             }
-            // If most rows are members, this loop has few iterations. Otherwise, little other work
-            // remains.
+            // If most rows are members, this loop has few iterations. If few are, few scores remain
+            // to be examined.
             while missing != 0 {
                 chunk[missing.trailing_zeros() as usize] = T::default();
                 missing &= missing - 1;
@@ -199,9 +199,9 @@ impl<'a> RowLists<'a> {
 /// use classify::search::{Allow, RowRange, RowSet};
 ///
 /// // Leave-one-out over rows 0 to 3. In addition, row 3 is never a neighbor.
-/// let itself: Vec<RowRange> = (0..4).map(RowRange::one).collect();
+/// let own_rows: Vec<RowRange> = (0..4).map(RowRange::one).collect();
 /// let kept = RowSet::from_fn(4, |row| row != 3);
-/// let allow = Allow::all().only(&kept).except_range(&itself);
+/// let allow = Allow::all().only(&kept).except_range(&own_rows);
 /// assert!(allow.allows(0, 1) && !allow.allows(1, 1) && !allow.allows(0, 3));
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
@@ -212,7 +212,7 @@ pub struct Allow<'a> {
     pub(super) groups: Option<Groups<'a>>,
 }
 
-/// The groups of the training rows and of the queries.
+/// The group of each training row and of each query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Groups<'a> {
     pub(super) of_rows: &'a [u32],
@@ -356,29 +356,30 @@ mod tests {
         let of_queries: Vec<u32> = (0..7).map(|query| 13 - query).collect();
         let lists = RowLists::new(&bounds, &listed);
         let all = Allow::all();
-        // Restrictions combine in any order.
         let singles = [
             all.only(&only),
             all.except_range(&ranges),
             all.except_listed(lists),
             all.except_group(&of_rows, &of_queries),
         ];
-        let up = all
+        // Restrictions combine in any order.
+        let combined = all
             .only(&only)
             .except_range(&ranges)
             .except_listed(lists)
             .except_group(&of_rows, &of_queries);
-        let down = all
+        let reversed = all
             .except_group(&of_rows, &of_queries)
             .except_listed(lists)
             .except_range(&ranges)
             .only(&only);
         for (query, row) in (0..QUERIES).flat_map(|query| (0..ROWS).map(move |row| (query, row))) {
             let allowed = singles.iter().all(|single| single.allows(query, row));
-            assert_eq!([up, down].map(|both| both.allows(query, row)), [allowed; 2]);
+            assert_eq!(combined.allows(query, row), allowed);
+            assert_eq!(reversed.allows(query, row), allowed);
         }
         let [by_set, by_range, by_list, by_group] = singles;
-        for allow in [all, by_set, by_range, by_list, by_group, up] {
+        for allow in [all, by_set, by_range, by_list, by_group, combined] {
             for queries in [0..QUERIES, 0..1, 2..5, 6..7, 3..3] {
                 let slice = allow.slice(queries.clone());
                 assert!(slice.check(queries.len(), ROWS).is_ok(), "{queries:?}");

@@ -90,18 +90,19 @@ impl Composite {
     /// the threads of the part's own engine, and merges the neighbors on `threads`.
     ///
     /// # Errors
-    /// If the parts do not together contain every row exactly once, or if the row numbers of a part
-    /// do not increase.
+    /// If the parts do not contain every row exactly once, or if the row numbers of a part do not
+    /// increase.
     pub fn new(parts: Vec<Part>, threads: Threads) -> Result<Self, SearchError> {
         let rows = parts.iter().map(Part::kept_rows).sum::<usize>();
         let count = checked_count(rows)?;
-        let mut held = vec![false; rows];
+        let mut is_claimed = vec![false; rows];
         let mut claim = |row: u32| {
-            held.get_mut(row as usize).is_some_and(|held| !std::mem::replace(held, true))
+            let claimed = is_claimed.get_mut(row as usize);
+            claimed.is_some_and(|claimed| !std::mem::replace(claimed, true))
         };
         for part in &parts {
             let engine_rows = part.engine.rows();
-            let holds = match &part.rows {
+            let is_valid = match &part.rows {
                 RowMap::From(first) => {
                     first.checked_add(engine_rows).is_some_and(|end| (*first..end).all(&mut claim))
                 }
@@ -116,7 +117,7 @@ impl Composite {
                         && end.is_some_and(|end| (*first..end).all(&mut claim))
                 }
             };
-            if !holds {
+            if !is_valid {
                 return Err(SearchError::Parts { rows });
             }
         }
@@ -150,7 +151,8 @@ impl Composite {
     /// let query = query.build(1);
     /// let mut found = NeighborLists::default();
     /// updated.search(&Request::new(&query, 9.try_into()?), &mut found)?;
-    /// assert_eq!(found.get(0).iter().map(|near| near.row).collect::<Vec<_>>(), [1, 2, 0]);
+    /// let rows: Vec<u32> = found.get(0).iter().map(|neighbor| neighbor.row).collect();
+    /// assert_eq!(rows, [1, 2, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -180,8 +182,8 @@ impl Composite {
         Ok(Self::assemble(parts, checked_count(rows)?, threads))
     }
 
-    /// Searches all parts concurrently, on the threads of the composite. This helps if engines wait
-    /// for a GPU or another machine. Use at least as many threads as there are parts.
+    /// Makes searches run on all parts concurrently, on the threads of the composite. This helps if
+    /// engines wait for a GPU or another machine. Use at least as many threads as there are parts.
     #[must_use]
     pub fn concurrently(self) -> Self {
         Self { is_concurrent: true, ..self }

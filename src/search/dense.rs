@@ -12,7 +12,7 @@ use metric_index::error::Error;
 use metric_index::gpu::{Device, GpuSearch};
 use metric_index::index::{AnyIndex, Index, KdTree, Kind, search};
 use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
-use metric_index::neighbor::Neighbor as Near;
+use metric_index::neighbor::Neighbor as IndexNeighbor;
 use metric_index::points::{Points, Subset};
 
 use super::engine::{Search, checked_count, clear_on_failure};
@@ -120,7 +120,7 @@ fn distance(metric: Metric) -> &'static dyn Distance<[f32]> {
     }
 }
 
-/// The neighbors of each query; `None` where they are not known yet.
+/// The neighbors of each query; `None` for queries that have not been answered.
 type Lists = Vec<Option<Vec<Neighbor>>>;
 
 /// Training rows as points, without a copy.
@@ -233,9 +233,9 @@ impl Dense {
     ) -> Result<(Lists, Vec<u32>), SearchError> {
         /// Number of additional neighbors to request, to include rows of equal similarity.
         const MARGIN: usize = 16;
-        let asked = k.saturating_add(MARGIN).min(self.rows.rows());
+        let requested = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
-        let found = gpus.answer(points, Question::Nearest(asked), threads);
+        let found = gpus.answer(points, Question::Nearest(requested), threads);
         for error in &found.failed {
             if !self.fall_back {
                 return Err(SearchError::Engine(Arc::new(error.clone())));
@@ -243,29 +243,31 @@ impl Dense {
             tracing::warn!("{error}; continuing without this GPU");
         }
         let by_cpu = found.by_cpu;
-        let answer = |(query, near): (usize, Result<&[Near], Error>)| {
-            let near = near.ok()?;
+        let answer = |(query, nearest): (usize, Result<&[IndexNeighbor], Error>)| {
+            let nearest = nearest.ok()?;
             let number = u32::try_from(query).expect("batches have fewer than 2^32 queries");
             if self.skips_zeros && is_zero(points.point(number)) {
                 return Some(Vec::new());
             }
             let min_similarity =
-                near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
-            let is_all = near.len() == self.rows.rows();
-            let similar = near.iter().map(|near| Neighbor {
-                row: near.point,
-                similarity: self.kernel.similarity(near.distance),
+                nearest.last().map_or(0.0, |last| self.kernel.similarity(last.distance));
+            let has_all_rows = nearest.len() == self.rows.rows();
+            let similar = nearest.iter().map(|neighbor| Neighbor {
+                row: neighbor.point,
+                similarity: self.kernel.similarity(neighbor.distance),
             });
             let mut similar: Vec<Neighbor> = similar
-                .filter(|near| near.similarity > 0.0)
-                .filter(|near| self.nonzero.as_ref().is_none_or(|rows| rows.contains(near.row)))
+                .filter(|neighbor| neighbor.similarity > 0.0)
+                .filter(|neighbor| {
+                    self.nonzero.as_ref().is_none_or(|rows| rows.contains(neighbor.row))
+                })
                 .collect();
             similar.sort_unstable();
             similar.truncate(k);
             // Rows that were not found are at most as similar as the last row found.
             let is_exact = similar.len() == k
-                && similar.last().is_some_and(|near| near.similarity > min_similarity);
-            (is_all || is_exact || min_similarity <= 0.0).then_some(similar)
+                && similar.last().is_some_and(|last| last.similarity > min_similarity);
+            (has_all_rows || is_exact || min_similarity <= 0.0).then_some(similar)
         };
         Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
@@ -316,7 +318,7 @@ impl Dense {
             }
             let points = QueryPoints { dimension: expected, values: &values };
             let mut remaining: Vec<u32> = (0..).take(count).collect();
-            // GPUs do not support filters.
+            // The GPU search does not support filters.
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
                 remaining.clear();
                 let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
@@ -354,12 +356,12 @@ impl Dense {
             let remaining_points = Subset::new(points, remaining.clone());
             let answers = self.index.answer_many(&remaining_points, threads, nearest);
             for (&query, answer) in remaining.iter().zip(&answers) {
-                let similarity = |near: &Near| Neighbor {
-                    row: near.point,
-                    similarity: self.kernel.similarity(near.distance),
+                let to_neighbor = |nearest: &IndexNeighbor| Neighbor {
+                    row: nearest.point,
+                    similarity: self.kernel.similarity(nearest.distance),
                 };
                 let list: Vec<Neighbor> =
-                    answer.map_err(index_error)?.iter().map(similarity).collect();
+                    answer.map_err(index_error)?.iter().map(to_neighbor).collect();
                 slots.set(first + query as usize, &list);
             }
             first += count;
@@ -425,9 +427,9 @@ fn choose_kind(
         }
         DenseIndex::Auto => {}
     }
-    let evenly_spaced = |of: usize, count: usize| -> Vec<u32> {
-        let count = count.min(of);
-        (0..count).filter_map(|index| u32::try_from(index * of / count).ok()).collect()
+    let evenly_spaced = |total: usize, count: usize| -> Vec<u32> {
+        let count = count.min(total);
+        (0..count).filter_map(|index| u32::try_from(index * total / count).ok()).collect()
     };
     let sample = Subset::new(points, evenly_spaced(count, SAMPLE));
     let queries = evenly_spaced(sample.len(), QUERIES);
@@ -459,22 +461,22 @@ impl Collector for NearestRows<'_> {
         self.radius
     }
 
-    fn offer(&mut self, near: Near) {
-        let similarity = self.kernel.similarity(near.distance);
-        let neighbor = Neighbor { row: near.point, similarity };
+    fn offer(&mut self, found: IndexNeighbor) {
+        let similarity = self.kernel.similarity(found.distance);
+        let neighbor = Neighbor { row: found.point, similarity };
         let is_full = self.found.len() == self.k;
         if similarity <= 0.0
-            || near.distance > self.radius
+            || found.distance > self.radius
             || (is_full && self.found.peek().is_some_and(|(worst, _)| neighbor >= *worst))
-            || !self.allow.allows(self.query, near.point)
-            || self.nonzero.is_some_and(|nonzero| !nonzero.contains(near.point))
+            || !self.allow.allows(self.query, found.point)
+            || self.nonzero.is_some_and(|nonzero| !nonzero.contains(found.point))
         {
             return;
         }
         if is_full {
             self.found.pop();
         }
-        self.found.push((neighbor, near.distance.to_bits()));
+        self.found.push((neighbor, found.distance.to_bits()));
         if self.found.len() == self.k
             && let Some((worst, _)) = self.found.peek()
         {
@@ -484,18 +486,18 @@ impl Collector for NearestRows<'_> {
 }
 
 impl Answer for NearestRows<'_> {
-    fn into_sorted(self) -> Vec<Near> {
-        let near = |(neighbor, distance): (Neighbor, u32)| Near {
+    fn into_sorted(self) -> Vec<IndexNeighbor> {
+        let to_index_neighbor = |(neighbor, distance): (Neighbor, u32)| IndexNeighbor {
             point: neighbor.row,
             distance: f32::from_bits(distance),
         };
-        self.found.into_sorted_vec().into_iter().map(near).collect()
+        self.found.into_sorted_vec().into_iter().map(to_index_neighbor).collect()
     }
 }
 
 /// Learns the scale of a metric from at most 1,000 evenly spaced training rows. The scale is the
-/// median distance from a row to the nearest row that differs from it. It is 1 for angles, and if
-/// all rows are equal.
+/// median distance from a row to the nearest row that differs from it. It is 1 for
+/// [`Metric::Angular`], or if all rows are equal.
 ///
 /// # Errors
 /// In the cases of [`Dense::new`].
@@ -510,16 +512,16 @@ pub fn learn_scale(
         fn radius(&self) -> f32 {
             self.1
         }
-        fn offer(&mut self, near: Near) {
-            if near.distance > 0.0 && near.distance < self.1 {
-                (self.0, self.1) = (near.point, near.distance);
+        fn offer(&mut self, neighbor: IndexNeighbor) {
+            if neighbor.distance > 0.0 && neighbor.distance < self.1 {
+                (self.0, self.1) = (neighbor.point, neighbor.distance);
             }
         }
     }
     impl Answer for NearestDifferent {
-        fn into_sorted(self) -> Vec<Near> {
+        fn into_sorted(self) -> Vec<IndexNeighbor> {
             let found = self.1.is_finite();
-            found.then_some(Near { point: self.0, distance: self.1 }).into_iter().collect()
+            found.then_some(IndexNeighbor { point: self.0, distance: self.1 }).into_iter().collect()
         }
     }
     if metric == Metric::Angular || rows.rows() == 0 {
@@ -536,7 +538,7 @@ pub fn learn_scale(
     let collector = |_| NearestDifferent(0, f32::INFINITY);
     let mut distances = Vec::new();
     for answer in &engine.index.answer_many(&queries, workers, collector) {
-        distances.extend(answer.map_err(index_error)?.first().map(|near| near.distance));
+        distances.extend(answer.map_err(index_error)?.first().map(|nearest| nearest.distance));
     }
     distances.sort_unstable_by(f32::total_cmp);
     let median = distances.get(distances.len() / 2).copied().unwrap_or(1.0);

@@ -135,7 +135,7 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Load the kernels now, so that the first engine need not wait for them. If loading
+            // Load the kernels now, so that creating the first engine takes less time. If loading
             // fails, creating that engine fails too and returns the error.
             let _ = load_kernels(gpu);
         }

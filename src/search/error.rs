@@ -49,7 +49,7 @@ pub enum SearchError {
         /// The maximum number of rows.
         limit: u32,
     },
-    /// The parts do not together contain each row exactly once, in increasing order.
+    /// The parts do not contain each row exactly once, or list their rows out of order.
     #[error("the parts do not contain each of {rows} rows exactly once, in increasing order")]
     Parts {
         /// The total number of rows of the parts.

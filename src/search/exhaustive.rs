@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::engine::{Search, check_training, clear_on_failure};
-use super::neighbor::{Neighbor, rounded};
+use super::neighbor::{Neighbor, round_sum};
 use super::request::{Queries, Request};
 use super::{Allow, NeighborLists, Report, SearchError};
 use crate::rows::matrix::{Csr, CsrView, Row, row};
@@ -118,5 +118,5 @@ fn similarity(a: Row<'_>, b: Row<'_>) -> f32 {
             }
         }
     }
-    rounded(sum)
+    round_sum(sum)
 }

@@ -67,7 +67,7 @@ mod rescorer;
 
 use fixed::{FixedPoint, ScaledQuery, WeightStats};
 use index::{Block, Index, PostingList, stride};
-use kernels::{LANES, at_least, count_at_least, group_maxima};
+use kernels::{LANES, count_at_least, for_each_at_least, group_maxima};
 use rescorer::{PREFETCH_DISTANCE, Rescorer, prefetch};
 
 /// Number of rows per block: the sums of a query take 32 KiB, which fits in a first-level cache.
@@ -79,9 +79,8 @@ const MAX_BLOCK_ROWS: usize = 65_536;
 const MAX_BATCHES: usize = 4;
 /// Minimum number of queries of a batch.
 const MIN_BATCH: usize = 16;
-/// Minimum number of blocks for which a batch tries bounds, provided there are at least as many
-/// blocks as wanted neighbors. The first block is more expensive; each further block then adds at
-/// most one neighbor on average.
+/// Minimum number of blocks for which a batch tries bounds, provided there are at least `k` blocks.
+/// The first block is more expensive; each further block then adds at most one neighbor on average.
 const MIN_BOUNDED_BLOCKS: usize = 8;
 /// Minimum number of groups of sums. The k-th largest of the group maxima is a threshold.
 const MIN_GROUPS: usize = 512;
@@ -107,8 +106,8 @@ impl Inverted {
     /// Creates an index of training rows.
     ///
     /// The index takes about six bytes per nonzero, twelve per row, and four per term and block.
-    /// Each term that at least a fifth of the rows contains takes two more bytes per row. Once a
-    /// query has a negative weight, the index takes twice as much memory.
+    /// Each term in at least a fifth of the rows takes two more bytes per row. After the first
+    /// query with a negative weight, the index takes twice as much memory.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -160,11 +159,11 @@ impl Inverted {
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
-            // `get_or_init` is not used: a thread that waits for other threads could enter it
-            // again.
+            // `get_or_init` could deadlock: a thread that waits in it for other threads may run a
+            // task that enters it again.
             let index =
                 self.threads.run(|| Index::new(&view, weight_stats(&view), &self.block_bounds));
-            // Another search may have been faster.
+            // If another search has set the index first, keep that one.
             let _ = self.signed.set(index);
         }
         let index = self.signed.get().expect("set above");
@@ -199,8 +198,9 @@ impl Inverted {
     }
 }
 
-/// Returns the number of queries that a thread answers at a time: several times [`LANES`] if all
-/// threads still finish at about the same time.
+/// Returns the number of queries that a thread answers at a time: a multiple of [`LANES`], as large
+/// as possible while all threads finish at about the same time, or fewer than [`LANES`] for few
+/// queries.
 fn batch_size(queries: usize, threads: usize) -> usize {
     let per_thread = queries.div_ceil(threads);
     if per_thread <= LANES {
@@ -219,7 +219,7 @@ fn weight_stats(training: &CsrView<'_>) -> WeightStats {
     let size = rows.div_ceil(chunks).max(1);
     let chunks = (0..rows.div_ceil(size).max(1)).into_par_iter();
     let chunk_stats =
-        |chunk: usize| WeightStats::of(training, chunk * size..((chunk + 1) * size).min(rows));
+        |chunk: usize| WeightStats::new(training, chunk * size..((chunk + 1) * size).min(rows));
     chunks.map(chunk_stats).reduce_with(|a, b| a.join(&b)).expect("at least one chunk")
 }
 
@@ -248,13 +248,13 @@ fn block_bounds(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let max_blocks = training.nnz() / (training.cols() + 1);
     let blocks =
         rows.div_ceil(block_rows).min(max_blocks.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
-    let even = rows.div_ceil(blocks.max(1));
+    let rows_per_block = rows.div_ceil(blocks.max(1));
     let mut block_bounds = vec![0];
     let mut nonzeros = 0;
     for index in 0..rows {
         let length = row(training, index).0.len();
         let first = block_bounds.last().copied().unwrap_or(0);
-        if index - first == even || nonzeros + length > u32::MAX as usize {
+        if index - first == rows_per_block || nonzeros + length > u32::MAX as usize {
             block_bounds.push(index);
             nonzeros = 0;
         }
@@ -273,7 +273,7 @@ struct Buffers<T> {
     sums: Vec<T>,
     /// The factors of the head terms.
     factors: Vec<[T; LANES]>,
-    /// The factors of a query's terms that have postings only.
+    /// The factors of a query's terms that do not have a column.
     rare: Vec<(u32, T)>,
     /// The column and factor of each query term that has a column.
     dense: Vec<(usize, T)>,
@@ -300,10 +300,10 @@ struct QueryState<'a, T> {
     /// The query in fixed point; `None` if 16 bits are not enough.
     scaled: Option<ScaledQuery<T>>,
     /// The number of rows to find.
-    wanted: usize,
+    k: usize,
     /// Sums and numbers of the rows that may be in the result.
     candidates: Vec<(T, u32)>,
-    /// A lower bound on the `wanted`-th largest sum so far; 0 until there are that many.
+    /// A lower bound on the `k`-th largest sum so far; 0 until there are that many.
     threshold: T,
 }
 
@@ -311,8 +311,8 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     fn new(index: &Index<T>, queries: &Queries<'a>, number: usize) -> Self {
         let query = row(&queries.rows, number);
         let scaled = ScaledQuery::new(&index.stats, query, |term| index.column(term).is_some());
-        let wanted = queries.k;
-        Self { number, query, scaled, wanted, candidates: Vec::new(), threshold: T::default() }
+        let k = queries.k;
+        Self { number, query, scaled, k, candidates: Vec::new(), threshold: T::default() }
     }
 
     /// The factors of the terms that do not belong to the head.
@@ -321,9 +321,9 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     }
 
     /// Whether no row of the result can have been excluded because of a sum of 0.
-    fn is_complete(&self, by_postings: bool) -> bool {
+    fn is_complete(&self, used_postings: bool) -> bool {
         let Some(scaled) = &self.scaled else { return false };
-        by_postings && !T::SIGNED
+        used_postings && !T::IS_SIGNED
             || scaled.factors.is_empty()
             || scaled.min_sum(self.threshold) >= T::ONE
     }
@@ -332,28 +332,28 @@ impl<'a, T: FixedPoint> QueryState<'a, T> {
     fn collect(&mut self, block: &Block<T>, sums: &[T], maxima: &mut Vec<T>, scores: &mut Vec<T>) {
         let Some(scaled) = &self.scaled else { return };
         if self.threshold == T::default() {
-            self.threshold = sum_threshold(sums, self.wanted, maxima);
+            self.threshold = sum_threshold(sums, self.k, maxima);
         }
-        let before = self.candidates.len();
-        at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
+        let old_count = self.candidates.len();
+        for_each_at_least(sums, scaled.min_sum(self.threshold).max(T::ONE), |local| {
             self.candidates.push((sums[local], block.row_number(local)));
         });
-        if self.candidates.len() > before && self.candidates.len() >= self.wanted {
+        if self.candidates.len() > old_count && self.candidates.len() >= self.k {
             scores.clear();
             scores.extend(self.candidates.iter().map(|&(sum, _)| sum));
-            self.threshold = self.threshold.max(nth_largest(scores, self.wanted));
+            self.threshold = self.threshold.max(nth_largest(scores, self.k));
             let min_sum = scaled.min_sum(self.threshold);
             self.candidates.retain(|&(sum, _)| sum >= min_sum);
         }
     }
 }
 
-/// Returns a lower bound on the `wanted`-th largest sum, computed from the maxima of groups of
+/// Returns a lower bound on the `k`-th largest sum, computed from the maxima of groups of
 /// sums.
-fn sum_threshold<T: FixedPoint>(sums: &[T], wanted: usize, maxima: &mut Vec<T>) -> T {
-    maxima.resize(wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
+fn sum_threshold<T: FixedPoint>(sums: &[T], k: usize, maxima: &mut Vec<T>) -> T {
+    maxima.resize(k.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS), T::default());
     group_maxima(sums, maxima);
-    nth_largest(maxima, wanted)
+    nth_largest(maxima, k)
 }
 
 /// Returns the `n`-th largest value, counted from 1; 0 if fewer are above 0.
@@ -387,9 +387,9 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         mut slots: Slots<'_>,
         buffers: &mut Buffers<T>,
     ) -> Result<(), SearchError> {
-        let last = first + slots.len();
+        let end = first + slots.len();
         let state = |query| QueryState::new(self.index, self.queries, query);
-        let mut states: Vec<QueryState<'_, T>> = (first..last).map(state).collect();
+        let mut states: Vec<QueryState<'_, T>> = (first..end).map(state).collect();
         let rows = self.index.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let stride = stride(rows);
         let blocks = self.index.blocks.len();
@@ -447,14 +447,14 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         sums.resize(LANES * stride, T::default());
         for block in &self.index.blocks {
             self.queries.stop.check()?;
-            block.lists(states.first().map_or(&[], QueryState::tail), lists);
+            block.find_lists(states.first().map_or(&[], QueryState::tail), lists);
             for query in 0..states.len() {
                 if query % LANES == 0 {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
                 // Prefetch the next query's postings while adding this query's.
-                block.lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
+                block.find_lists(states.get(query + 1).map_or(&[], QueryState::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];
                 block.add(lists, sums);
@@ -482,7 +482,7 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         for block in &self.index.blocks {
             self.queries.stop.check()?;
             let sums = &mut sums[..block.rows];
-            block.lists(rare, lists);
+            block.find_lists(rare, lists);
             sums.fill(T::default());
             block.add_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
@@ -524,10 +524,10 @@ impl<'a, T: FixedPoint> Searcher<'a, T> {
         let rescorer = &mut buffers.rescorer;
         rescorer.set(state.query, self.training.cols());
         let scored = rows.map(|number| rescorer.score(&self.training, number));
-        let mut neighbors: Vec<_> = scored.filter(|near| near.similarity > 0.0).collect();
+        let mut neighbors: Vec<_> = scored.filter(|row| row.similarity > 0.0).collect();
         rescorer.clear(state.query);
         neighbors.sort_unstable();
-        neighbors.truncate(state.wanted);
+        neighbors.truncate(state.k);
         neighbors
     }
 }

@@ -121,22 +121,22 @@ impl NeighborLists {
             self.memory = Memory::default();
         }
         if let Memory::Owned(neighbors) = &mut self.memory {
-            let wanted = queries.saturating_mul(k);
-            if neighbors.len() < wanted {
-                let more = wanted - neighbors.len();
-                if neighbors.try_reserve_exact(more).is_err() {
+            let needed = queries.saturating_mul(k);
+            if neighbors.len() < needed {
+                let additional = needed - neighbors.len();
+                if neighbors.try_reserve_exact(additional).is_err() {
                     self.clear();
                     return Err(SearchError::OutOfMemory { queries, k });
                 }
                 // Neighbors of an earlier search lie beyond the counts, so they are never read.
-                neighbors.resize(wanted, Neighbor { row: 0, similarity: 0.0 });
+                neighbors.resize(needed, Neighbor { row: 0, similarity: 0.0 });
             }
         }
         Ok(())
     }
 
-    /// Like [`reset`](Self::reset), but with page-locked memory for a GPU. If that allocation
-    /// fails, ordinary memory is used, and copies take longer.
+    /// Like [`reset`](Self::reset), but with page-locked memory for a GPU. If page-locked memory
+    /// cannot be allocated, uses ordinary memory, which makes copies slower.
     pub(super) fn reset_pinned(
         &mut self,
         queries: usize,
@@ -283,7 +283,7 @@ impl<'a> Slots<'a> {
         bytemuck::try_cast_slice_mut(self.neighbors).ok()
     }
 
-    /// Sets the number of neighbors of each query after its slots were written directly.
+    /// Sets the number of neighbors of each query. The GPU has already written the neighbors.
     pub(super) fn set_counts(&mut self, from: &[u32]) {
         self.counts.copy_from_slice(from);
     }

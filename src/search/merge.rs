@@ -15,7 +15,7 @@ pub(super) struct PartLists<'a> {
     pub(super) rows: &'a RowMap,
 }
 
-/// The best neighbor of a part that is not yet in the merged list.
+/// The next neighbor of a part to merge, and the neighbors that follow it.
 #[derive(Debug)]
 struct Head<'a> {
     neighbor: Neighbor,
@@ -26,8 +26,8 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn new(list: &'a [Neighbor], rows: &'a RowMap) -> Option<Self> {
-        let (near, rest) = list.split_first()?;
-        let neighbor = Neighbor { row: rows.whole(near.row), ..*near };
+        let (first, rest) = list.split_first()?;
+        let neighbor = Neighbor { row: rows.collection_row(first.row), ..*first };
         Some(Self { neighbor, rest, rows })
     }
 }
@@ -35,8 +35,8 @@ impl<'a> Head<'a> {
 /// Sets each list to the best neighbors of all parts, sorted by descending similarity, then
 /// ascending row.
 ///
-/// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the
-/// calling thread. Nothing is allocated per query.
+/// A query fell back if it fell back in any part. Large batches are merged on `threads`, small ones
+/// on the calling thread. Nothing is allocated per query.
 pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots<'_>) {
     /// Number of queries per merging task.
     const QUERIES_PER_TASK: usize = 256;

@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | [`Exhaustive`] | sparse | computes all similarities; the reference | `exhaustive.rs` |
 //! | [`Inverted`] | sparse | an inverted index with 16-bit sums, on the CPU | `inverted.rs` |
-//! | [`Cuda`], [`SeveralGpus`] | sparse | NVIDIA GPUs, also as in Bresler et al. 2011 | `cuda.rs` |
+//! | [`Cuda`], [`SeveralGpus`] | sparse | several algorithms for NVIDIA GPUs | `cuda.rs` |
 //! | [`Dense`] | dense | an index of `metric-index`, on the CPU or on GPUs | `dense.rs` |
 //! | [`Composite`] | any | several engines over parts of the rows, used as one | `composite.rs` |
 //!
@@ -22,8 +22,8 @@
 //!
 //! The similarity of two sparse rows is an `f32`. The products of the weights of their common terms
 //! are exact in `f64`. They are added in `f64` in order of term id, and the sum is rounded once to
-//! `f32` (at most `f32::MAX`). For rows of length 1 it is the cosine, formula (2) of Bresler et al.
-//! 2011. For dense rows it is a function of their distance
+//! `f32` (at most `f32::MAX`). For rows of length 1, it is the cosine, formula (2) of Bresler et
+//! al. 2011. The similarity of dense rows is a function of their distance
 //! ([`Kernel`](crate::rows::dense::Kernel)). All engines return the same similarities, bit for bit.
 //!
 //! Only rows with a similarity above 0 are neighbors. Neighbors are sorted by similarity,

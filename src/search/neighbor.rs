@@ -35,7 +35,7 @@ impl Eq for Neighbor {}
 
 /// Rounds a sum of products to a similarity.
 #[expect(clippy::cast_possible_truncation, reason = "the only rounding of a similarity to f32")]
-pub(super) fn rounded(sum: f64) -> f32 {
+pub(super) fn round_sum(sum: f64) -> f32 {
     (sum as f32).min(f32::MAX)
 }
 

@@ -172,8 +172,8 @@ pub(super) fn check_finite(
     }
 }
 
-/// Whether `test` returns true for any chunk of the weights. Large inputs are divided into chunks,
-/// which are tested on all threads.
+/// Whether `test` returns true for any chunk of the weights. Large inputs are divided into chunks
+/// and tested in parallel.
 pub(super) fn any_chunk(
     weights: &[f32],
     threads: &Threads,

@@ -24,7 +24,7 @@ pub enum RowMap {
 
 impl RowMap {
     /// Converts a row of the part to a row of the collection. The row must still exist.
-    pub(super) fn whole(&self, row: u32) -> u32 {
+    pub(super) fn collection_row(&self, row: u32) -> u32 {
         match self {
             Self::From(first) => first + row,
             Self::Rows(rows) => rows[row as usize],
@@ -39,7 +39,7 @@ impl RowMap {
 #[derive(Debug)]
 pub(super) struct PartRows {
     pub(super) map: RowMap,
-    /// The number of rows that the part's engine has, removed rows included.
+    /// The number of rows of the part's engine, including removed rows.
     count: u32,
     /// The rows that still exist, if some were removed.
     kept: Option<RowSet>,
@@ -59,7 +59,8 @@ impl PartRows {
         self.kept.as_ref()
     }
 
-    /// Returns the position in the part of a row of the collection, if the part has the row.
+    /// Converts a row of the collection to a row of the part. Returns `None` if the part does not
+    /// have the row.
     pub(super) fn position(&self, row: u32) -> Option<u32> {
         match &self.map {
             RowMap::From(first) => row.checked_sub(*first).filter(|&local| local < self.count),
@@ -68,8 +69,7 @@ impl PartRows {
         }
     }
 
-    /// Returns the position of the part's first row whose number in the collection is at least
-    /// `row`.
+    /// Returns the first row of the part whose number in the collection is at least `row`.
     pub(super) fn lower_bound(&self, row: u32) -> u32 {
         match &self.map {
             RowMap::From(first) => row.saturating_sub(*first).min(self.count),

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
-/// A pool of unused buffers. Each search, or each thread of a search, takes its own.
+/// A pool of unused buffers. Each search, or each thread of a search, takes its own buffers.
 #[derive(Debug, Default)]
 pub(super) struct Scratch<T>(Mutex<Vec<T>>);
 
@@ -40,7 +40,7 @@ impl<T: Default> DerefMut for ScratchGuard<'_, T> {
 impl<T: Default> Drop for ScratchGuard<'_, T> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The buffers may contain an unfinished query.
+            // The buffers may hold the state of an unfinished query.
             return;
         }
         let buffers = std::mem::take(&mut self.buffers);

@@ -1,5 +1,5 @@
-//! Text → terms: normalization, case folding, segmentation, accent folding, stop words, stemming,
-//! n-grams.
+//! Converts text to terms: normalization, case folding, segmentation, accent folding, stop words,
+//! stemming, n-grams.
 //!
 //! An [`AnalyzerSpec`] holds all settings of an [`Analyzer`] and is stored in the model. The
 //! stages, in order:

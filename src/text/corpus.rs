@@ -11,7 +11,7 @@
 //! Each file uses only files listed before it. Read `reading` first, then the reader of one format,
 //! such as `jsonl`.
 //!
-//! | files | what they do |
+//! | files | contents |
 //! |---|---|
 //! | `place`, `error`, `label_cell` | places in files; errors; labels in a field |
 //! | `document`, `format`, `notes` | documents; file formats; notes on suspicious input |
@@ -19,7 +19,7 @@
 //! | `lines`, `table`, `quotes`, `cutter`, `source` | a stream of lines or blocks |
 //! | `blocks` | parsing of blocks on several threads, in order |
 //! | `qrels`, `vectors_beside` | labels and dense vectors in separate files |
-//! | `options`, `reading_spec`, `records` | reader options; the stored ones; checks of records |
+//! | `options`, `reading_spec`, `records` | reader options; stored options; checks of records |
 //! | `svmlight`, `jsonl`, `json`, `delimited` | readers of sparse rows, JSON and tables |
 //! | `fasttext`, `annif`, `plain` | readers of one document per line |
 //! | `reuters`, `lyrl2004` | readers of two benchmarks |

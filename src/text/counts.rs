@@ -1,18 +1,18 @@
 //! Counts the terms of training documents. The result is a vocabulary and one row of counts per
 //! document.
 //!
-//! Documents are read in pieces. An idle thread counts the next piece in its shard, which assigns
+//! Documents are read in chunks. An idle thread counts the next chunk in its shard, which assigns
 //! ids to terms in order of first occurrence. Finally, the terms of all shards are sorted and get
-//! new ids, which makes the result independent of threads and pieces.
+//! new ids, which makes the result independent of threads and chunks.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
 //! | `options`, `fields` | options: the content to count and the terms to keep |
-//! | `shard` | counts the terms of pieces (read this first) |
-//! | `headers` | collects identifiers, labels, weights, groups and texts |
-//! | `reading` | reads pieces and distributes them to threads |
-//! | `names`, `unite`, `merge` | merge shards into one vocabulary and one matrix |
-//! | `statistics` | the term statistics of a corpus that is counted in several segments |
+//! | `shard` | counting of the terms of chunks (read this first) |
+//! | `headers` | identifiers, labels, weights, groups and texts of documents |
+//! | `reading` | reading of chunks and their distribution to threads |
+//! | `names`, `merge_terms`, `merge` | merging of shards into one vocabulary and one matrix |
+//! | `statistics` | term statistics of a corpus that is counted in several segments |
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -31,20 +31,20 @@ use crate::threads::Threads;
 mod fields;
 mod headers;
 mod merge;
+mod merge_terms;
 mod names;
 mod options;
 mod reading;
 mod shard;
 mod statistics;
-mod unite;
 
 pub use fields::Fields;
 use fields::boosted;
 pub(crate) use fields::tally;
 use merge::merge;
 pub use options::{ClassWeights, CountOptions, DfLimit, Input, TermLimits};
-use reading::{Pieces, count_pieces};
-pub(crate) use statistics::Whole;
+use reading::{Chunks, count_chunks};
+pub(crate) use statistics::CorpusSize;
 pub use statistics::{CorpusStatistics, TermFrequency};
 
 /// The term counts of a training corpus.
@@ -71,9 +71,9 @@ pub struct Counts {
     pub(crate) lengths: Vec<f32>,
     pub(crate) bytes: u64,
     /// Whether any text has more than one line.
-    pub(crate) titled: bool,
+    pub(crate) has_titles: bool,
     /// The size of the whole corpus, if these documents are only a segment of it.
-    pub(crate) whole: Option<Whole>,
+    pub(crate) whole: Option<CorpusSize>,
     /// The time that counting took.
     pub(crate) stages: Vec<Stage>,
 }
@@ -95,8 +95,8 @@ impl Counts {
         threads: &Threads,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, CorpusError> {
-        let Pieces { shards, headers, mut stages } =
-            count_pieces(documents, options, threads, progress)?;
+        let Chunks { shards, headers, mut stages } =
+            count_chunks(documents, options, threads, progress)?;
         let start = Instant::now();
         let count = headers.len();
         let merged = merge(shards, count, options.limits, threads);
@@ -116,7 +116,7 @@ impl Counts {
             texts: headers.texts,
             lengths: merged.lengths,
             bytes: merged.bytes,
-            titled: merged.titled,
+            has_titles: merged.has_titles,
             whole: None,
             stages,
         })
@@ -135,8 +135,8 @@ impl Counts {
     /// Returns the frequencies of all terms, in byte order.
     pub fn term_frequencies(&self, boosts: &[f32]) -> Vec<TermFrequency> {
         let mut occurrences = vec![0.0; self.vocabulary.len()];
-        for (at, &term) in self.terms.iter().enumerate() {
-            occurrences[term as usize] += f64::from(self.boosted(boosts, at));
+        for (entry, &term) in self.terms.iter().enumerate() {
+            occurrences[term as usize] += f64::from(self.boosted(boosts, entry));
         }
         let frequencies = self.vocabulary.document_frequencies();
         let terms = self.vocabulary.terms().iter().zip(frequencies).zip(occurrences);
@@ -148,34 +148,34 @@ impl Counts {
         terms.map(frequency).collect()
     }
 
-    /// Returns whether the documents are features, not texts.
+    /// Returns whether the documents are features instead of texts.
     pub(crate) fn is_of_features(&self) -> bool {
         self.vocabulary.kind() == TermKind::Columns
     }
 
-    /// Replaces the vocabulary by that of the whole corpus, of which these documents are a segment.
-    /// Terms that are not in `whole` are dropped.
+    /// Replaces the vocabulary with the vocabulary of the whole corpus, of which these documents
+    /// are a segment. Terms that are not in `whole` are dropped.
     ///
     /// # Panics
-    /// If the documents are features, not texts.
+    /// If the documents are features instead of texts.
     #[must_use]
     pub fn under(mut self, whole: &CorpusStatistics) -> Self {
-        assert_eq!(self.vocabulary.kind(), TermKind::Text, "statistics are of texts");
+        assert_eq!(self.vocabulary.kind(), TermKind::Text, "statistics describe texts");
         let frequencies = Array::from(whole.document_frequencies.clone());
         let vocabulary = Vocabulary::new(TermKind::Text, whole.terms.clone(), frequencies)
             .expect("checked when it was created");
-        let new: Vec<Option<u32>> =
+        let new_ids: Vec<Option<u32>> =
             self.vocabulary.terms().iter().map(|term| vocabulary.id(term)).collect();
         let mut indptr = Vec::with_capacity(self.indptr.len());
         indptr.push(0);
         let mut kept = 0;
         for row in 0..self.documents() {
-            for at in range(self.indptr[row], self.indptr[row + 1]) {
-                if let Some(term) = new[self.terms[at] as usize] {
+            for entry in range(self.indptr[row], self.indptr[row + 1]) {
+                if let Some(term) = new_ids[self.terms[entry] as usize] {
                     // Both vocabularies are in the same order, so the row stays in order.
                     self.terms[kept] = term;
                     for values in &mut self.values {
-                        values[kept] = values[at];
+                        values[kept] = values[entry];
                     }
                     kept += 1;
                 }
@@ -184,13 +184,13 @@ impl Counts {
         }
         self.terms.truncate(kept);
         self.values.iter_mut().for_each(|values| values.truncate(kept));
-        let whole = Whole { documents: whole.documents, mean_length: whole.mean_length };
+        let whole = CorpusSize { documents: whole.documents, mean_length: whole.mean_length };
         Self { indptr, vocabulary, whole: Some(whole), ..self }
     }
 
-    /// Returns the boosted count of entry `at`.
-    fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
-        boosted(&self.values, boosts, at)
+    /// Returns the boosted count of an entry.
+    fn boosted(&self, boosts: &[f32], entry: usize) -> f32 {
+        boosted(&self.values, boosts, entry)
     }
 
     /// The number of distinct (document, term) pairs.
@@ -222,7 +222,7 @@ impl Counts {
 
     /// Returns whether any text has more than one line, and therefore may have a title.
     pub fn has_titles(&self) -> bool {
-        self.titled
+        self.has_titles
     }
 
     /// Returns the fraction of a document's terms that would be unknown if the document were held
@@ -242,11 +242,12 @@ impl Counts {
         let is_known = |term: u32| {
             frequencies[term as usize] > 1 && kept.is_none_or(|kept| kept[term as usize])
         };
-        let known =
-            entries.filter(|&at| is_known(self.terms[at])).map(|at| match self.vocabulary.kind() {
-                TermKind::Text => self.values.iter().map(|values| values[at]).sum(),
+        let known = entries.filter(|&entry| is_known(self.terms[entry])).map(|entry| {
+            match self.vocabulary.kind() {
+                TermKind::Text => self.values.iter().map(|values| values[entry]).sum(),
                 TermKind::Columns => 1.0,
-            });
+            }
+        });
         let known: f32 = known.sum();
         let length = self.lengths[row];
         if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
@@ -257,8 +258,8 @@ impl Counts {
         let mut frequencies = vec![0; self.vocabulary.len()];
         for row in (0u32..).take(self.documents()).filter(|&row| is_in(row)) {
             let row = row as usize;
-            for at in range(self.indptr[row], self.indptr[row + 1]) {
-                frequencies[self.terms[at] as usize] += 1;
+            for entry in range(self.indptr[row], self.indptr[row + 1]) {
+                frequencies[self.terms[entry] as usize] += 1;
             }
         }
         frequencies
@@ -272,26 +273,26 @@ impl Counts {
     /// Multiplies each document's weight by the mean of its labels' weights.
     ///
     /// # Errors
-    /// If no document has one of the given labels. The error is this label.
+    /// If no document has one of the given labels. The error contains the label.
     pub fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<(), String> {
-        let of_label: Vec<f32> = match weights {
+        let label_weights: Vec<f32> = match weights {
             ClassWeights::Balanced => {
                 let documents = self.documents() as f32 / self.label_names.len().max(1) as f32;
                 self.label_sizes().iter().map(|&size| documents / size.max(1) as f32).collect()
             }
             ClassWeights::Given(given) => {
-                let mut of_label = vec![1.0; self.label_names.len()];
+                let mut label_weights = vec![1.0; self.label_names.len()];
                 for (label, weight) in given {
                     let number = self.label_names.binary_search(label);
-                    of_label[number.map_err(|_| label.clone())?] = *weight;
+                    label_weights[number.map_err(|_| label.clone())?] = *weight;
                 }
-                of_label
+                label_weights
             }
         };
         for row in 0..self.documents() {
             let labels = self.labels(row);
             if !labels.is_empty() {
-                let sum: f32 = labels.iter().map(|&label| of_label[label as usize]).sum();
+                let sum: f32 = labels.iter().map(|&label| label_weights[label as usize]).sum();
                 // Models must not have weights that are 0 or infinite.
                 let weight = self.weights[row] * (sum / labels.len() as f32);
                 self.weights[row] = weight.clamp(f32::MIN_POSITIVE, f32::MAX);
@@ -300,7 +301,7 @@ impl Counts {
         Ok(())
     }
 
-    /// Adds the ancestors of its labels to each document.
+    /// Adds to each document the ancestors of its labels.
     ///
     /// # Panics
     /// Never.
@@ -314,12 +315,12 @@ impl Counts {
             let number = names.binary_search_by(|name| name.as_str().cmp(label));
             u32::try_from(number.expect("all names are listed")).expect("fewer than 2^32 labels")
         };
-        let closed: Vec<Vec<u32>> = self
+        let with_ancestors: Vec<Vec<u32>> = self
             .label_names
             .iter()
             .map(|label| {
-                let above = hierarchy.ancestors(label).into_iter();
-                above.map(number).chain([number(label)]).collect()
+                let ancestors = hierarchy.ancestors(label).into_iter();
+                ancestors.map(number).chain([number(label)]).collect()
             })
             .collect();
         let mut indptr = vec![0];
@@ -327,7 +328,7 @@ impl Counts {
         for row in 0..self.documents() {
             let mut labels: Vec<u32> = Vec::new();
             for &label in self.labels(row) {
-                labels.extend(&closed[label as usize]);
+                labels.extend(&with_ancestors[label as usize]);
             }
             labels.sort_unstable();
             labels.dedup();
@@ -389,11 +390,11 @@ impl Counts {
         let mut start = 0;
         let mut end = 0;
         for bound in &mut self.indptr[1..] {
-            for at in range(start, *bound) {
-                let term = self.terms[at] as usize;
+            for entry in range(start, *bound) {
+                let term = self.terms[entry] as usize;
                 if kept[term] {
                     self.terms[end] = numbers[term];
-                    self.values.iter_mut().for_each(|values| values[end] = values[at]);
+                    self.values.iter_mut().for_each(|values| values[end] = values[entry]);
                     end += 1;
                 }
             }
@@ -413,7 +414,7 @@ impl Counts {
                 || {
                     (0..self.terms.len())
                         .into_par_iter()
-                        .map(|at| self.boosted(boosts, at))
+                        .map(|entry| self.boosted(boosts, entry))
                         .collect()
                 },
             )
@@ -434,10 +435,10 @@ impl Counts {
         let mut indptr = vec![0];
         let mut end = 0;
         for (entries, &is_in) in all() {
-            for at in if is_in { entries } else { 0..0 } {
+            for entry in if is_in { entries } else { 0..0 } {
                 // Branchless: the next entry overwrites a term that is not kept.
-                (indices[end], data[end]) = (self.terms[at], self.boosted(boosts, at));
-                end += usize::from(kept[self.terms[at] as usize]);
+                (indices[end], data[end]) = (self.terms[entry], self.boosted(boosts, entry));
+                end += usize::from(kept[self.terms[entry] as usize]);
             }
             indptr.push(end as u64);
         }
@@ -450,7 +451,7 @@ impl Counts {
     pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
         let data = match (self.values.as_mut_slice(), boosts) {
             ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
-            _ => (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect(),
+            _ => (0..self.terms.len()).map(|entry| self.boosted(boosts, entry)).collect(),
         };
         let indptr = std::mem::take(&mut self.indptr);
         let indices = std::mem::take(&mut self.terms);
@@ -491,8 +492,12 @@ mod tests {
         let counts = Counts::read(&mut documents, &options, &threads, &|_| ()).unwrap();
         let boosts = [3.0, 1.0];
         let entries = |rows: &RawRows, row: usize| -> Vec<(u32, f32)> {
-            let at = range(rows.indptr[row], rows.indptr[row + 1]);
-            rows.indices[at.clone()].iter().copied().zip(rows.data[at].iter().copied()).collect()
+            let entries = range(rows.indptr[row], rows.indptr[row + 1]);
+            rows.indices[entries.clone()]
+                .iter()
+                .copied()
+                .zip(rows.data[entries].iter().copied())
+                .collect()
         };
         let all = counts.rows(&boosts, &threads);
         assert_eq!(entries(&all, 0), [(0, 3.0), (1, 4.0), (2, 1.0), (3, 1.0)]);

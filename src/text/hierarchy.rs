@@ -53,8 +53,8 @@ impl Hierarchy {
             .map_err(|error| read_error(error, &place(None)))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
-            let before = error.as_bytes().iter().take(valid);
-            let line = before.filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            let valid_bytes = error.as_bytes().iter().take(valid);
+            let line = valid_bytes.filter(|&&byte| byte == b'\n').count() as u64 + 1;
             Problem::OnlyUtf8 { byte: valid as u64 }.at(&place(Some(line)))
         })?;
         Self::parse(&source, &text)
@@ -69,13 +69,15 @@ impl Hierarchy {
         let mut hierarchy = Self::default();
         let mut roots: BTreeSet<&str> = BTreeSet::new();
         let mut lines: BTreeMap<String, u64> = BTreeMap::new();
-        let at = |line| Place { source: source.into(), line: Some(line) };
+        let place_of = |line| Place { source: source.into(), line: Some(line) };
         for (line, text) in (1..).zip(text.lines()) {
             if text.trim().is_empty() {
                 continue;
             }
-            let (child, parent) = pair(text)
-                .ok_or_else(|| CorpusError { place: at(line), problem: Problem::BadHierarchy })?;
+            let (child, parent) = parse_pair(text).ok_or_else(|| CorpusError {
+                place: place_of(line),
+                problem: Problem::BadHierarchy,
+            })?;
             if parent == "None" && text.trim_start().starts_with("parent:") {
                 roots.insert(child);
             } else if !roots.contains(parent) {
@@ -86,7 +88,7 @@ impl Hierarchy {
             }
         }
         let fail = |label: &str, problem| {
-            Err(CorpusError { place: at(lines.get(label).copied().unwrap_or(1)), problem })
+            Err(CorpusError { place: place_of(lines.get(label).copied().unwrap_or(1)), problem })
         };
         if let Some(label) = hierarchy.find_cyclic_label() {
             return fail(label, Problem::CyclicLabel { label: label.to_owned() });
@@ -103,31 +105,31 @@ impl Hierarchy {
         // Repeatedly removes labels whose parents have all been removed (Kahn 1962). The remaining
         // labels are on a cycle or below one.
         let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let mut open: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut free: Vec<&str> = Vec::new();
+        let mut unresolved: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut ready: Vec<&str> = Vec::new();
         for (child, parents) in &self.parents {
-            open.insert(child, parents.len());
+            unresolved.insert(child, parents.len());
             for parent in parents {
                 children.entry(parent).or_default().push(child);
                 if !self.parents.contains_key(parent) {
-                    free.push(parent);
+                    ready.push(parent);
                 }
             }
         }
-        free.sort_unstable();
-        free.dedup();
-        while let Some(parent) = free.pop() {
+        ready.sort_unstable();
+        ready.dedup();
+        while let Some(parent) = ready.pop() {
             for child in children.remove(parent).into_iter().flatten() {
-                if let Some(count) = open.get_mut(child) {
+                if let Some(count) = unresolved.get_mut(child) {
                     *count -= 1;
                     if *count == 0 {
-                        open.remove(child);
-                        free.push(child);
+                        unresolved.remove(child);
+                        ready.push(child);
                     }
                 }
             }
         }
-        open.into_keys().next()
+        unresolved.into_keys().next()
     }
 
     /// Returns whether no label has a parent.
@@ -143,11 +145,11 @@ impl Hierarchy {
     /// Returns the ancestors of a label, in byte order.
     pub fn ancestors(&self, label: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
-        let mut open = vec![label];
-        while let Some(label) = open.pop() {
+        let mut pending = vec![label];
+        while let Some(label) = pending.pop() {
             for parent in self.parents.get(label).into_iter().flatten() {
                 if found.insert(parent.as_str()) {
-                    open.push(parent);
+                    pending.push(parent);
                 }
             }
         }
@@ -158,11 +160,11 @@ impl Hierarchy {
     /// level of its parents.
     pub fn level(&self, label: &str) -> usize {
         let mut level = 1;
-        let mut here = BTreeSet::from([label]);
+        let mut current = BTreeSet::from([label]);
         // The loop ends because there are no cycles.
-        while here.iter().all(|label| self.parents.contains_key(*label)) {
-            let parents = here.iter().filter_map(|label| self.parents.get(*label)).flatten();
-            here = parents.map(String::as_str).collect();
+        while current.iter().all(|label| self.parents.contains_key(*label)) {
+            let parents = current.iter().filter_map(|label| self.parents.get(*label)).flatten();
+            current = parents.map(String::as_str).collect();
             level += 1;
         }
         level
@@ -175,21 +177,21 @@ impl Hierarchy {
     ) -> Vec<Vec<u32>> {
         let labels: Vec<&str> = labels.collect();
         let numbers: BTreeMap<&str, u32> = labels.iter().copied().zip(0..).collect();
-        let above = |label: &&str| {
+        let ancestors_of = |label: &&str| {
             let ancestors = self.ancestors(label).into_iter();
             ancestors.filter_map(|ancestor| numbers.get(ancestor).copied()).collect()
         };
-        labels.iter().map(above).collect()
+        labels.iter().map(ancestors_of).collect()
     }
 
     /// Returns a label with more than [`MAX_ANCESTORS`] ancestors, if there is one.
     fn find_too_deep_label(&self) -> Option<&str> {
         let is_too_deep = |label: &&str| {
             let mut found = BTreeSet::new();
-            let mut open = vec![*label];
-            while let Some(label) = open.pop() {
+            let mut pending = vec![*label];
+            while let Some(label) = pending.pop() {
                 let parents = self.parents.get(label).into_iter().flatten();
-                open.extend(parents.map(String::as_str).filter(|parent| found.insert(*parent)));
+                pending.extend(parents.map(String::as_str).filter(|parent| found.insert(*parent)));
                 if found.len() > MAX_ANCESTORS {
                     return true;
                 }
@@ -213,7 +215,7 @@ impl Hierarchy {
 const MAX_ANCESTORS: usize = 1_000;
 
 /// Parses the child and the parent in a line.
-fn pair(line: &str) -> Option<(&str, &str)> {
+fn parse_pair(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.trim_start().strip_prefix("parent:") {
         let (parent, rest) = rest.split_once("child:")?;
         let child = rest.split_once("child-description:").map_or(rest, |(child, _)| child);

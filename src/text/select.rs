@@ -128,17 +128,17 @@ impl Table {
 
     fn information(self) -> f64 {
         let Self { both, term, label, documents } = self;
-        let part = |cell: f64, row: f64, column: f64| {
+        let cell_information = |cell: f64, row: f64, column: f64| {
             if cell > 0.0 {
                 cell / documents * (libm::log2(cell * documents) - libm::log2(row * column))
             } else {
                 0.0
             }
         };
-        part(both, term, label)
-            + part(term - both, term, documents - label)
-            + part(label - both, documents - term, label)
-            + part(documents - term - label + both, documents - term, documents - label)
+        cell_information(both, term, label)
+            + cell_information(term - both, term, documents - label)
+            + cell_information(label - both, documents - term, label)
+            + cell_information(documents - term - label + both, documents - term, documents - label)
     }
 
     fn value(self, criterion: Criterion) -> f64 {
@@ -149,7 +149,8 @@ impl Table {
     }
 }
 
-/// Terms in fewer documents are kept only if all other terms are kept.
+/// The minimum document frequency of a term with a reliable value. Rarer terms are kept only if all
+/// other terms are kept.
 const MIN_DOCUMENTS: u32 = 5;
 
 /// The value of a term, and its document frequency.
@@ -187,58 +188,60 @@ impl TermScores {
                 sizes[label as usize] += 1;
             }
         }
-        let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
-        by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
+        let mut labels_by_size: Vec<u32> = (0..).take(sizes.len()).collect();
+        labels_by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
         let scratch = || (vec![0u32; sizes.len()], Vec::new());
-        let of_terms = |(together, touched): &mut (Vec<u32>, Vec<u32>), terms: Range<usize>| {
-            let of_term = |term| {
+        let score_terms = |(cooccurrences, touched_labels): &mut (Vec<u32>, Vec<u32>),
+                           terms: Range<usize>| {
+            let score_term = |term| {
                 let rows = &postings.rows[postings.starts[term]..postings.starts[term + 1]];
                 let mut df = 0u32;
                 for &row in rows.iter().filter(|&&row| is_in(row)) {
                     df += 1;
                     for &label in counts.labels(row as usize) {
-                        if together[label as usize] == 0 {
-                            touched.push(label);
+                        if cooccurrences[label as usize] == 0 {
+                            touched_labels.push(label);
                         }
-                        together[label as usize] += 1;
+                        cooccurrences[label as usize] += 1;
                     }
                 }
                 // Among the labels that never occur with the term, the most frequent one has the
                 // highest value.
-                let never = by_size.iter().find(|&&label| together[label as usize] == 0);
+                let absent =
+                    labels_by_size.iter().find(|&&label| cooccurrences[label as usize] == 0);
                 let value = |&label: &u32| {
                     let table = Table {
-                        both: f64::from(together[label as usize]),
+                        both: f64::from(cooccurrences[label as usize]),
                         term: f64::from(df),
                         label: f64::from(sizes[label as usize]),
                         documents: f64::from(documents),
                     };
                     table.value(criterion)
                 };
-                let value = touched.iter().chain(never).map(value).fold(0.0, f64::max);
-                for label in touched.drain(..) {
-                    together[label as usize] = 0;
+                let value = touched_labels.iter().chain(absent).map(value).fold(0.0, f64::max);
+                for label in touched_labels.drain(..) {
+                    cooccurrences[label as usize] = 0;
                 }
                 TermScore { value, df }
             };
-            terms.map(of_term).collect::<Vec<_>>()
+            terms.map(score_term).collect::<Vec<_>>()
         };
         let count = counts.vocabulary.len();
         let starts = (0..count).into_par_iter().step_by(TERMS_PER_TASK);
-        let of_terms = starts.map_init(scratch, |scratch, start| {
-            of_terms(scratch, start..(start + TERMS_PER_TASK).min(count))
+        let score_terms = starts.map_init(scratch, |scratch, start| {
+            score_terms(scratch, start..(start + TERMS_PER_TASK).min(count))
         });
-        let terms: Vec<Vec<TermScore>> = threads.run(|| of_terms.collect());
+        let terms: Vec<Vec<TermScore>> = threads.run(|| score_terms.collect());
         Self { terms: terms.concat(), documents }
     }
 
     /// Marks the terms with the `max` highest scores.
     pub(crate) fn best(&self, max: NonZeroUsize) -> Vec<bool> {
         // χ² and mutual information never exceed the number of documents.
-        let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
-        let value = |score: &TermScore| score.value - behind(score.df < MIN_DOCUMENTS);
+        let penalty = |is_rare: bool| if is_rare { f64::from(self.documents) + 1.0 } else { 0.0 };
+        let value = |score: &TermScore| score.value - penalty(score.df < MIN_DOCUMENTS);
         let values: Vec<f64> = self.terms.iter().map(value).collect();
-        best(&values, max.get())
+        mark_highest(&values, max.get())
     }
 
     /// Returns (χ² / N)^`exponent` of each term.
@@ -322,7 +325,7 @@ impl Frequencies<'_> {
 }
 
 /// Marks the `count` highest values. Ties are broken in favor of lower indices.
-fn best(values: &[f64], count: usize) -> Vec<bool> {
+fn mark_highest(values: &[f64], count: usize) -> Vec<bool> {
     let mut kept = vec![count >= values.len(); values.len()];
     if count > 0 && count < values.len() {
         let mut order: Vec<usize> = (0..values.len()).collect();
@@ -362,26 +365,29 @@ mod tests {
         assert!((table.chi2() - 100.0 * 1_000.0f64 * 1_000.0 / 6e6).abs() < 1e-9);
         let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };
         assert!(independent.chi2().abs() < 1e-12 && independent.information().abs() < 1e-12);
-        let same = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
-        assert!((same.information() - 1.0).abs() < 1e-12 && (same.chi2() - 100.0).abs() < 1e-9);
+        let identical = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
+        assert!(
+            (identical.information() - 1.0).abs() < 1e-12
+                && (identical.chi2() - 100.0).abs() < 1e-9
+        );
     }
 
     #[test]
     fn ties_keep_the_first() {
-        assert_eq!(best(&[1.0, 2.0, 1.0, 1.0], 3), [true, true, true, false]);
-        assert_eq!(best(&[1.0], 3), [true]);
+        assert_eq!(mark_highest(&[1.0, 2.0, 1.0, 1.0], 3), [true, true, true, false]);
+        assert_eq!(mark_highest(&[1.0], 3), [true]);
     }
 
     #[test]
-    fn the_best_are_the_first_of_all_sorted() {
+    fn the_highest_values_come_first_when_sorted() {
         let values = [0.5, -1.0, 0.5, 2.0, 0.5, f64::INFINITY, -1.0, 0.5];
         for count in 0..10 {
             let mut order: Vec<usize> = (0..values.len()).collect();
             order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
             let mut expected = [false; 8];
             order.iter().take(count).for_each(|&term| expected[term] = true);
-            assert_eq!(best(&values, count), expected, "{count}");
+            assert_eq!(mark_highest(&values, count), expected, "{count}");
         }
-        assert!(best(&[], 3).is_empty());
+        assert!(mark_highest(&[], 3).is_empty());
     }
 }

@@ -11,5 +11,5 @@ mod term;
 
 pub(crate) use dictionary::Dictionary;
 pub(crate) use interner::Interner;
-pub(crate) use table::{ShortTerm, TermTable, batches};
+pub(crate) use table::{ShortTerm, TermTable, for_each_batch};
 pub(crate) use term::{PREFIX, Prefix, Term};

@@ -32,7 +32,7 @@
 //! come from [`libm`], which gives the same bits on every machine. Weights of 0 are omitted.
 //!
 //! `scheme` parses the codes, `weighting` weights a row (read it first), `rows` weights many rows
-//! on all threads, and `recover` computes the counts from BM25 weights.
+//! on all threads, and `recover` computes counts from BM25 weights.
 
 mod recover;
 mod rows;

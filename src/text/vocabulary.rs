@@ -6,7 +6,7 @@
 
 use crate::rows::matrix::Array;
 use crate::rows::strings::Strings;
-use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, batches};
+use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, for_each_batch};
 
 /// The terms of a model, with their ids and document frequencies.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If terms are out of order, a column is not a number, or the numbers of terms and frequencies
-    /// differ. The error is a description.
+    /// differ. The error describes the problem.
     pub(crate) fn new(
         kind: TermKind,
         terms: Strings,
@@ -87,7 +87,7 @@ impl Vocabulary {
                         return Err(format!("term {index} is out of order"));
                     }
                 }
-                Lookup::Terms(TermTable::of(&terms))
+                Lookup::Terms(TermTable::new(&terms))
             }
             TermKind::Columns => {
                 let columns: Result<Vec<u32>, _> = terms.iter().map(str::parse).collect();
@@ -163,15 +163,15 @@ impl Dictionary for &Vocabulary {
     #[inline]
     fn ids(&mut self, terms: &[ShortTerm], mut found: impl FnMut(Option<u32>)) {
         match &self.lookup {
-            Lookup::Terms(table) => batches(terms, |batch| {
-                let hashes = table.touched(batch);
+            Lookup::Terms(table) => for_each_batch(terms, |batch| {
+                let hashes = table.hash_and_prefetch(batch);
                 for (&term, &hash) in batch.iter().zip(&hashes) {
                     found(table.find_short(hash, term));
                 }
             }),
             Lookup::Columns(_) => {
                 for term in terms {
-                    found(term.with(|text| Vocabulary::id(self, text)));
+                    found(term.with_text(|text| Vocabulary::id(self, text)));
                 }
             }
         }

@@ -59,14 +59,14 @@ impl WordVectors {
         let place = Place { source: name.into(), line: None };
         let file = LimitedReader::new(stream, "a line", MAX_LINE_BYTES);
         let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
-        let mut found = VectorTable::new(vocabulary, analyzer);
+        let mut table = VectorTable::new(vocabulary, analyzer);
         if is_binary {
-            reader.binary(&mut found)?;
+            reader.read_binary(&mut table)?;
         } else {
-            reader.text(&mut found)?;
+            reader.read_text(&mut table)?;
         }
-        let VectorTable { values, dimension, taken, .. } = found;
-        let known = taken.iter().filter(|&&taken| taken > 0).count();
+        let VectorTable { values, dimension, ranks, .. } = table;
+        let known = ranks.iter().filter(|&&rank| rank > 0).count();
         let invalid = |what: String| Problem::WordVectors { what }.at(&reader.place);
         let terms = Vectors::new(dimension, values)
             .map_err(|_| invalid("the file contains no word vectors".to_owned()))?;
@@ -86,13 +86,13 @@ struct VectorTable<'a> {
     values: Vec<f32>,
     /// The rank of each term's vector: 0 if it has none, 1 if its word was changed by the analyzer,
     /// 2 if its word equals the term.
-    taken: Vec<u8>,
+    ranks: Vec<u8>,
 }
 
 impl<'a> VectorTable<'a> {
     fn new(vocabulary: &'a Vocabulary, analyzer: &'a Analyzer) -> Self {
-        let taken = vec![0; vocabulary.len()];
-        Self { vocabulary, analyzer, dimension: 0, values: Vec::new(), taken }
+        let ranks = vec![0; vocabulary.len()];
+        Self { vocabulary, analyzer, dimension: 0, values: Vec::new(), ranks }
     }
 
     /// Sets the dimension of all vectors.
@@ -103,19 +103,19 @@ impl<'a> VectorTable<'a> {
             ));
         }
         self.dimension = dimension;
-        self.values = vec![0.0; dimension * self.taken.len()];
+        self.values = vec![0.0; dimension * self.ranks.len()];
         Ok(())
     }
 
     /// Returns the term of a word and the rank of the match. Returns `None` if the word is not in
     /// the vocabulary or the term has a vector of at least this rank.
-    fn wanted(&self, word: &str) -> Option<(u32, u8)> {
+    fn find_term(&self, word: &str) -> Option<(u32, u8)> {
         let found = self.vocabulary.id(word).map(|term| (term, 2)).or_else(|| {
             let terms = self.analyzer.terms(word);
             let [term] = &terms[..] else { return None };
             Some((self.vocabulary.id(term)?, 1))
         });
-        found.filter(|&(term, rank)| self.taken[term as usize] < rank)
+        found.filter(|&(term, rank)| self.ranks[term as usize] < rank)
     }
 
     fn set(
@@ -125,15 +125,15 @@ impl<'a> VectorTable<'a> {
         vector: impl Iterator<Item = Result<f32, String>>,
     ) -> Result<(), String> {
         let term = term as usize;
-        self.taken[term] = rank;
-        let into = &mut self.values[term * self.dimension..][..self.dimension];
-        for (number, (value, into)) in (1..).zip(vector.zip(into)) {
+        self.ranks[term] = rank;
+        let slot = &mut self.values[term * self.dimension..][..self.dimension];
+        for (number, (value, slot)) in (1..).zip(vector.zip(slot)) {
             let value = value?;
             if !value.is_finite() || value.abs() > MAX_ABS_VALUE {
                 let problem = Problem::VectorValue { number, value };
                 return Err(problem.to_string());
             }
-            *into = value;
+            *slot = value;
         }
         Ok(())
     }
@@ -166,14 +166,14 @@ impl<B: BufRead> Reader<B> {
         Ok(read > 0)
     }
 
-    fn text(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
+    fn read_text(&mut self, table: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         let mut words = 0u64;
         let mut declared_words = None;
         while self.next_line()? {
             if self.line == 1 && self.bytes.len() >= 3 {
-                self.refuse_fast_text_model()?;
-                if let Some((count, dimension)) = header(&self.bytes) {
-                    found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
+                self.reject_fast_text_model()?;
+                if let Some((count, dimension)) = parse_header(&self.bytes) {
+                    table.set_dimension(dimension).map_err(|what| self.invalid(what))?;
                     declared_words = Some(count);
                     continue;
                 }
@@ -181,7 +181,7 @@ impl<B: BufRead> Reader<B> {
             if self.bytes.is_empty() {
                 continue;
             }
-            let outcome = text_line(&self.bytes, found);
+            let outcome = read_text_line(&self.bytes, table);
             outcome.map_err(|what| self.invalid(what))?;
             words += 1;
         }
@@ -198,7 +198,7 @@ impl<B: BufRead> Reader<B> {
         }
     }
 
-    fn refuse_fast_text_model(&self) -> Result<(), CorpusError> {
+    fn reject_fast_text_model(&self) -> Result<(), CorpusError> {
         if self.bytes.starts_with(&FAST_TEXT_MAGIC.to_le_bytes()) {
             let what = "this is a fastText model, which is not supported; use its .vec file";
             return Err(self.invalid(what.to_owned()));
@@ -206,14 +206,14 @@ impl<B: BufRead> Reader<B> {
         Ok(())
     }
 
-    fn binary(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
+    fn read_binary(&mut self, table: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         self.next_line()?;
-        self.refuse_fast_text_model()?;
-        let Some((words, dimension)) = header(&self.bytes) else {
+        self.reject_fast_text_model()?;
+        let Some((words, dimension)) = parse_header(&self.bytes) else {
             let what = "the first line is not `WORDS DIMENSIONS` of word2vec's binary format";
             return Err(self.invalid(what.to_owned()));
         };
-        found.set_dimension(dimension).map_err(|what| self.invalid(what))?;
+        table.set_dimension(dimension).map_err(|what| self.invalid(what))?;
         self.line = 0;
         let mut vector = vec![0; dimension * 4];
         for number in 1..=words {
@@ -228,12 +228,12 @@ impl<B: BufRead> Reader<B> {
             // word2vec writes a line end after each vector; other programs do not.
             let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
             let word = word.strip_suffix(b" ").unwrap_or(word);
-            let wanted = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word));
-            if let Some((term, rank)) = wanted {
+            let found = std::str::from_utf8(word).ok().and_then(|word| table.find_term(word));
+            if let Some((term, rank)) = found {
                 let values = vector
                     .chunks_exact(4)
                     .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
-                let set = found.set(term, rank, values);
+                let set = table.set(term, rank, values);
                 set.map_err(|what| self.invalid(format!("word {number}: {what}")))?;
             }
         }
@@ -242,7 +242,7 @@ impl<B: BufRead> Reader<B> {
 }
 
 /// Parses a header, which contains only the numbers of words and dimensions.
-fn header(line: &[u8]) -> Option<(u64, usize)> {
+fn parse_header(line: &[u8]) -> Option<(u64, usize)> {
     let line = std::str::from_utf8(line).ok()?;
     let mut numbers = line.split_ascii_whitespace();
     let header = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
@@ -251,24 +251,24 @@ fn header(line: &[u8]) -> Option<(u64, usize)> {
 
 /// Reads a word and its vector. Words may contain spaces, so the numbers are counted from the end
 /// of the line.
-fn text_line(line: &[u8], found: &mut VectorTable<'_>) -> Result<(), String> {
+fn read_text_line(line: &[u8], table: &mut VectorTable<'_>) -> Result<(), String> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-    if found.dimension == 0 {
+    if table.dimension == 0 {
         let items = line.split(is_blank).filter(|item| !item.is_empty()).count();
-        found.set_dimension(items.saturating_sub(1))?;
+        table.set_dimension(items.saturating_sub(1))?;
     }
     let mut start = line.len();
-    for number in 0..found.dimension {
+    for number in 0..table.dimension {
         let Some(blank) = line[..start].iter().rposition(is_blank) else {
-            return Err(format!("{number} numbers after a word, expected {}", found.dimension));
+            return Err(format!("{number} numbers after a word, expected {}", table.dimension));
         };
         // Skip repeated blanks.
-        let before = line[..blank].iter().rposition(|byte| !is_blank(byte));
-        start = before.map_or(0, |at| at + 1);
+        let last_byte = line[..blank].iter().rposition(|byte| !is_blank(byte));
+        start = last_byte.map_or(0, |index| index + 1);
     }
     let (word, numbers) = line.split_at(start);
     // Words that are not UTF-8, which some files contain, never match.
-    let Some((term, rank)) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word))
+    let Some((term, rank)) = std::str::from_utf8(word).ok().and_then(|word| table.find_term(word))
     else {
         return Ok(());
     };
@@ -276,7 +276,7 @@ fn text_line(line: &[u8], found: &mut VectorTable<'_>) -> Result<(), String> {
         let number = String::from_utf8_lossy(number);
         number.parse().map_err(|_| format!("`{number}` is not a number"))
     });
-    found.set(term, rank, numbers)
+    table.set(term, rank, numbers)
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ const MIN_INDEPENDENT_SHARE: f64 = 1e-12;
 /// The maximum number of partial sums, which does not depend on the number of threads.
 const MAX_PARTIAL_SUMS: usize = 32;
 
-/// Computes the projection of latent semantic analysis to at most `dimensions` dimensions, or fewer
-/// if the rows have a lower rank. Returns `None` if `dimensions` is 0 or no weight is nonzero.
+/// Computes the projection of latent semantic analysis to `dimensions` dimensions, or fewer if the
+/// rows have a lower rank. Returns `None` if `dimensions` is 0 or no weight is nonzero.
 ///
 /// ```
 /// use classify::rows::dense::lsa;
@@ -65,16 +65,16 @@ pub fn lsa(
         // Scale the largest weight to 1, to avoid overflow and underflow.
         let largest = rows.data().iter().fold(0.0f32, |max, weight| max.max(weight.abs()));
         let unit = 1.0 / f64::from(largest);
-        let columns = Columns::of(rows);
+        let columns = Columns::new(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
-        let start = |seed: u64, at: usize| (random::unit(seed, at as u64) * 2.0 - 1.0) as f32;
-        let mut basis: Vec<f32> = (0..terms * width).map(|at| start(seed, at)).collect();
-        let by_documents = |basis: &[f32]| {
+        let start = |seed: u64, index: usize| (random::unit(seed, index as u64) * 2.0 - 1.0) as f32;
+        let mut basis: Vec<f32> = (0..terms * width).map(|index| start(seed, index)).collect();
+        let multiply = |basis: &[f32]| {
             let basis = Dense { values: basis, width };
-            basis.sparse_product(rows.rows(), unit, |at| row(rows, at))
+            basis.sparse_product(rows.rows(), unit, |index| row(rows, index))
         };
         for iteration in 1..=ITERATIONS {
-            let documents = by_documents(&basis);
+            let documents = multiply(&basis);
             let documents = Dense { values: &documents, width };
             basis = documents.sparse_product(terms, unit, |term| columns.get(term));
             let dependent = orthonormalize(&mut basis, width);
@@ -86,21 +86,21 @@ pub fn lsa(
             // A new random start may find a direction that is still missing.
             for column in dependent {
                 let seed = seed.wrapping_add(iteration as u64);
-                for at in (column..terms * width).step_by(width) {
-                    basis[at] = start(seed, at);
+                for index in (column..terms * width).step_by(width) {
+                    basis[index] = start(seed, index);
                 }
             }
         }
-        let eigen = eigen(gram(&by_documents(&basis), width), width);
+        let eigen = eigen(gram(&multiply(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
         let min_eigenvalue = eigen.values[order[0]] * MIN_EIGENVALUE_SHARE;
-        order.retain(|&at| eigen.values[at] > min_eigenvalue);
+        order.retain(|&index| eigen.values[index] > min_eigenvalue);
         order.truncate(dimensions);
         if order.is_empty() {
             return None;
         }
-        let entry = |at: usize, to: usize| eigen.vectors[order[to] * width + at];
+        let entry = |index: usize, to: usize| eigen.vectors[order[to] * width + index];
         let rotated = rotate(&basis, width, entry, order.len());
         let terms = Vectors::new(order.len(), with_fixed_signs(rotated, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
@@ -115,7 +115,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(matrix: &CsrView<'_>) -> Self {
+    fn new(matrix: &CsrView<'_>) -> Self {
         let mut starts = vec![0usize; matrix.cols() + 1];
         for &column in matrix.indices() {
             starts[column as usize + 1] += 1;
@@ -126,8 +126,8 @@ impl Columns {
         let mut next = starts.clone();
         let mut rows = vec![0; matrix.nnz()];
         let mut values = vec![0.0; matrix.nnz()];
-        for (number, at) in (0u32..).zip(0..matrix.rows()) {
-            let (columns, weights) = row(matrix, at);
+        for (number, index) in (0u32..).zip(0..matrix.rows()) {
+            let (columns, weights) = row(matrix, index);
             for (&column, &weight) in columns.iter().zip(weights) {
                 let next = &mut next[column as usize];
                 rows[*next] = number;
@@ -219,12 +219,13 @@ fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     all
 }
 
-/// Adds the products of all pairs of columns of a few rows, on and above the diagonal.
+/// Adds the dot product of each pair of columns, over the given rows, to the entries of `sums` on
+/// and above the diagonal.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
     for (i, sums) in sums.chunks_exact_mut(width).enumerate() {
         let sums = &mut sums[i..];
-        if let [a, b, c, d] = [0, 1, 2, 3].map(|at| rows.get(at * width..(at + 1) * width))
+        if let [a, b, c, d] = [0, 1, 2, 3].map(|index| rows.get(index * width..(index + 1) * width))
             && let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d)
         {
             let [fa, fb, fc, fd] = [a, b, c, d].map(|row| f64::from(row[i]));
@@ -253,11 +254,11 @@ fn orthonormalize(matrix: &mut Vec<f32>, width: usize) -> Vec<usize> {
     let mut square = gram(matrix, width);
     let squares: Vec<f64> = square.iter().step_by(width + 1).copied().collect();
     let mut dependent = Vec::new();
-    cholesky(&mut square, width, |at, pivot| {
-        if pivot > MIN_INDEPENDENT_SHARE * squares[at] {
+    cholesky(&mut square, width, |index, pivot| {
+        if pivot > MIN_INDEPENDENT_SHARE * squares[index] {
             return pivot;
         }
-        dependent.push(at);
+        dependent.push(index);
         f64::INFINITY
     });
     // A = Q Lᵀ, so Q = A L⁻ᵀ.
@@ -275,7 +276,7 @@ fn rotate(
 ) -> Vec<f32> {
     #[expect(clippy::cast_possible_truncation, reason = "an entry of a rotation")]
     let rotation: Vec<f32> =
-        (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
+        (0..width * columns).map(|index| entry(index / columns, index % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
     let rotation = Dense { values: &rotation, width: columns };
     rotation
@@ -300,7 +301,8 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows with a known decomposition: three orthogonal topics, the third of which is small.
+    /// Returns rows with a known decomposition: three orthogonal topics, the third of which is
+    /// small.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {
@@ -361,8 +363,8 @@ mod tests {
         }
     }
 
-    /// Tests two equal columns among many empty columns. Rounding of their products determines
-    /// whether they seem independent.
+    /// Tests two equal columns among many empty columns. Without the tolerance, the rounding of
+    /// their products would determine whether they seem independent.
     #[test]
     fn dependent_columns_become_zero() {
         let width = 200;
@@ -376,14 +378,14 @@ mod tests {
             let dependent = orthonormalize(&mut matrix, width);
             assert!(dependent.into_iter().eq(1..width), "{seed}");
             let products = gram(&matrix, width);
-            for (at, product) in products.into_iter().enumerate() {
-                let expected = f64::from(u8::from(at == 0));
-                assert!((product - expected).abs() < 1e-6, "{seed}: {at}: {product}");
+            for (index, product) in products.into_iter().enumerate() {
+                let expected = f64::from(u8::from(index == 0));
+                assert!((product - expected).abs() < 1e-6, "{seed}: {index}: {product}");
             }
         }
     }
 
-    /// The rows have fewer directions than requested, of very different sizes.
+    /// Tests rows with fewer directions than requested, of very different sizes.
     #[test]
     fn rank_deficient_rows_have_fewer_directions() {
         for count in [2usize, 5] {
@@ -397,9 +399,9 @@ mod tests {
             let found = lsa(&rows.view(), 60, 3, &threads(2)).unwrap();
             assert_eq!(found.dimension(), count);
             let products = gram(found.terms().values(), count);
-            for (at, product) in products.into_iter().enumerate() {
-                let expected = f64::from(u8::from(at % (count + 1) == 0));
-                assert!((product - expected).abs() < 1e-5, "{count}: {at}: {product}");
+            for (index, product) in products.into_iter().enumerate() {
+                let expected = f64::from(u8::from(index % (count + 1) == 0));
+                assert!((product - expected).abs() < 1e-5, "{count}: {index}: {product}");
             }
         }
     }

@@ -74,7 +74,7 @@ impl FromStr for Metric {
 pub struct Kernel {
     /// The metric.
     pub metric: Metric,
-    /// σ, the distance at which the similarity is ½. Ignored for angles.
+    /// σ, the distance at which the similarity is ½. Ignored for [`Metric::Angular`].
     pub scale: f64,
 }
 

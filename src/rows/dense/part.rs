@@ -48,7 +48,7 @@ pub struct DenseSpec {
     pub dimension: u32,
     /// The distance between vectors.
     pub metric: Metric,
-    /// σ: see the [module](super).
+    /// σ, the scale of distances (see the [module](super)).
     pub scale: f64,
     /// Whether only the vectors are searched. Terms, if any, are then used only to compute vectors.
     pub alone: bool,

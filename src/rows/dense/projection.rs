@@ -29,10 +29,10 @@ impl Projection {
         &self.terms
     }
 
-    /// Appends the projection of a row of term weights to `into`. Terms are added in order, in
+    /// Appends the projection of a row of term weights to `values`. Terms are added in order, in
     /// `f64`.
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
-    pub(crate) fn project(&self, terms: &[u32], weights: &[f32], into: &mut Vec<f32>) {
+    pub(crate) fn project(&self, terms: &[u32], weights: &[f32], values: &mut Vec<f32>) {
         let mut sums = vec![0.0; self.dimension()];
         let mut total = 0.0;
         for (&term, &weight) in terms.iter().zip(weights) {
@@ -48,14 +48,14 @@ impl Projection {
         let divisor = if self.is_mean && total != 0.0 { total } else { 1.0 };
         // Weights may be as large as `f32::MAX`, but vectors are limited to `MAX_ABS_VALUE`.
         let limit = f64::from(MAX_ABS_VALUE);
-        into.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
+        values.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
     }
 
     /// Returns the projections of all rows, in row-major order.
     pub(crate) fn project_all(&self, rows: &CsrView<'_>, threads: &Threads) -> Vec<f32> {
-        let pieces: Vec<Vec<f32>> = threads.run(|| {
+        let chunks: Vec<Vec<f32>> = threads.run(|| {
             let starts: Vec<usize> = (0..rows.rows()).step_by(256).collect();
-            let piece = |&start: &usize| {
+            let project_chunk = |&start: &usize| {
                 let mut values = Vec::new();
                 for number in start..rows.rows().min(start + 256) {
                     let (terms, weights) = row(rows, number);
@@ -63,8 +63,8 @@ impl Projection {
                 }
                 values
             };
-            starts.par_iter().map(piece).collect()
+            starts.par_iter().map(project_chunk).collect()
         });
-        pieces.concat()
+        chunks.concat()
     }
 }

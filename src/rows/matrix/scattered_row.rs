@@ -11,7 +11,7 @@ const LANES: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct ScatteredRow {
     values: Vec<f32>,
-    present: Vec<u32>,
+    bitmap: Vec<u32>,
 }
 
 /// The common columns of two rows, and the values of one of the rows.
@@ -36,18 +36,18 @@ impl ScatteredRow {
     /// If the row has a column beyond `columns`.
     pub(crate) fn set(&mut self, row: Row<'_>, columns: usize) {
         self.values.resize(columns, 0.0);
-        self.present.resize(columns.div_ceil(32), 0);
+        self.bitmap.resize(columns.div_ceil(32), 0);
         for (&column, &value) in row.0.iter().zip(row.1) {
             self.values[column as usize] = value;
-            self.present[column as usize / 32] |= 1 << (column % 32);
+            self.bitmap[column as usize / 32] |= 1 << (column % 32);
         }
     }
 
-    /// Removes the row, which must be the one that was set.
+    /// Removes the row. `row` must be the row that was set.
     pub(crate) fn clear(&mut self, row: Row<'_>) {
         for &column in row.0 {
             self.values[column as usize] = 0.0;
-            self.present[column as usize / 32] = 0;
+            self.bitmap[column as usize / 32] = 0;
         }
     }
 
@@ -57,7 +57,7 @@ impl ScatteredRow {
     }
 
     /// Writes the columns that another row has in common with this row, with the other row's
-    /// values, to `common` at position `start`. Returns the end position; later contents are
+    /// values, to `common` at position `start`. Returns the end position. Entries after it are
     /// unspecified.
     pub(crate) fn common(&self, row: Row<'_>, common: &mut CommonEntries, start: usize) -> usize {
         let end = start + row.0.len() + LANES;
@@ -74,18 +74,18 @@ impl ScatteredRow {
             #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
             // SAFETY: the condition checks the features.
             unsafe {
-                return start + common_avx512(&self.present, row, target);
+                return start + common_avx512(&self.bitmap, row, target);
             }
         }
-        start + common_portable(&self.present, row, target)
+        start + common_portable(&self.bitmap, row, target)
     }
 }
 
-/// Prefetches the value at index `at`, if it exists.
+/// Prefetches the value at `index`, if it exists.
 #[inline]
-pub(crate) fn prefetch<V>(values: &[V], at: usize) {
+pub(crate) fn prefetch<V>(values: &[V], index: usize) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(value) = values.get(at) {
+    if let Some(value) = values.get(index) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
         // SAFETY: a prefetch affects only the cache.
@@ -94,7 +94,7 @@ pub(crate) fn prefetch<V>(values: &[V], at: usize) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, at);
+    let _ = (values, index);
 }
 
 /// Prefetches a row.
@@ -114,45 +114,47 @@ struct CommonMut<'a> {
 
 /// Writes the columns of a row that are in the bitmap, with their values, to `target`. Returns
 /// their number.
-fn common_portable(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
-    let CommonMut { columns: found, values: of_found } = target;
+fn common_portable(bitmap: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
+    let CommonMut { columns: found_columns, values: found_values } = target;
     let mut count = 0;
     // Branchless: the branch would be unpredictable.
     for (&column, &value) in row.0.iter().zip(row.1) {
-        found[count] = column;
-        of_found[count] = value;
-        count += (present[column as usize / 32] >> (column % 32) & 1) as usize;
+        found_columns[count] = column;
+        found_values[count] = value;
+        count += (bitmap[column as usize / 32] >> (column % 32) & 1) as usize;
     }
     count
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,popcnt")]
-fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
+fn common_avx512(bitmap: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
     use std::arch::x86_64::{
         __m512i, _mm512_and_si512, _mm512_cmplt_epu32_mask, _mm512_mask_i32gather_epi32,
         _mm512_maskz_compress_epi32, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_srli_epi32,
         _mm512_srlv_epi32, _mm512_test_epi32_mask,
     };
-    let CommonMut { columns: found, values: of_found } = target;
+    let CommonMut { columns: found_columns, values: found_values } = target;
     // Column indices have 32 bits, so word indices have 27.
-    let words = _mm512_set1_epi32(i32::try_from(present.len()).unwrap_or(i32::MAX));
+    let words = _mm512_set1_epi32(i32::try_from(bitmap.len()).unwrap_or(i32::MAX));
     let mut count = 0;
     let mut add = |columns: [u32; LANES], values: [f32; LANES]| {
         let columns: __m512i = bytemuck::cast(columns);
         let word = _mm512_srli_epi32::<5>(columns);
-        let known = _mm512_cmplt_epu32_mask(word, words);
-        let none = _mm512_setzero_si512();
+        let is_in_bitmap = _mm512_cmplt_epu32_mask(word, words);
+        let zero = _mm512_setzero_si512();
         #[expect(unsafe_code, reason = "the intrinsic takes a pointer")]
         // SAFETY: the mask limits reads to existing words.
-        let bits =
-            unsafe { _mm512_mask_i32gather_epi32::<4>(none, known, word, present.as_ptr().cast()) };
+        let bits = unsafe {
+            _mm512_mask_i32gather_epi32::<4>(zero, is_in_bitmap, word, bitmap.as_ptr().cast())
+        };
         let bits = _mm512_srlv_epi32(bits, _mm512_and_si512(columns, _mm512_set1_epi32(31)));
         let mask = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1));
         let columns = _mm512_maskz_compress_epi32(mask, columns);
         let values = _mm512_maskz_compress_epi32(mask, bytemuck::cast(values));
-        found[count..][..LANES].copy_from_slice(&bytemuck::cast::<_, [u32; LANES]>(columns));
-        of_found[count..][..LANES].copy_from_slice(&bytemuck::cast::<_, [f32; LANES]>(values));
+        found_columns[count..][..LANES]
+            .copy_from_slice(&bytemuck::cast::<_, [u32; LANES]>(columns));
+        found_values[count..][..LANES].copy_from_slice(&bytemuck::cast::<_, [f32; LANES]>(values));
         count += mask.count_ones() as usize;
     };
     let (chunks, last) = row.0.as_chunks::<LANES>();
@@ -194,8 +196,8 @@ mod tests {
         assert_eq!(scattered.value(199).to_bits(), 0.0f32.to_bits());
     }
 
-    /// Rows of many lengths, with many, few or no common columns, and with the last column of the
-    /// matrix.
+    /// Tests rows of many lengths, with many, few or no common columns, and with the last column of
+    /// the matrix.
     #[test]
     fn vector_and_portable_code_find_the_same_columns() {
         let mut random = Random::new(1);
@@ -204,8 +206,9 @@ mod tests {
                 let mut row = |share: f64| -> (Vec<u32>, Vec<f32>) {
                     let share = share * random.unit();
                     let all = 0..columns;
-                    let own = all.filter(|&column| random.unit() < share || column + 1 == columns);
-                    own.map(|column| (column, column as f32 + 0.5)).unzip()
+                    let row_columns =
+                        all.filter(|&column| random.unit() < share || column + 1 == columns);
+                    row_columns.map(|column| (column, column as f32 + 0.5)).unzip()
                 };
                 let one = row(share);
                 let other = row(share);
@@ -217,16 +220,16 @@ mod tests {
                 let expected: Vec<u32> = expected.collect();
                 let (found, values) = common.of(3..end);
                 assert_eq!(found, expected);
-                let of_column = |(&column, &value): (&u32, &f32)| {
+                let matches_column = |(&column, &value): (&u32, &f32)| {
                     value.to_bits() == (column as f32 + 0.5).to_bits()
                 };
-                assert!(found.iter().zip(values).all(of_column));
+                assert!(found.iter().zip(values).all(matches_column));
                 let length = other.0.len() + LANES;
                 let mut portable = vec![0; length];
-                let mut of_portable = vec![0.0; length];
-                let target = CommonMut { columns: &mut portable, values: &mut of_portable };
-                let count = common_portable(&scattered.present, (&other.0, &other.1), target);
-                assert_eq!((&portable[..count], &of_portable[..count]), (found, values));
+                let mut portable_values = vec![0.0; length];
+                let target = CommonMut { columns: &mut portable, values: &mut portable_values };
+                let count = common_portable(&scattered.bitmap, (&other.0, &other.1), target);
+                assert_eq!((&portable[..count], &portable_values[..count]), (found, values));
             }
         }
     }

@@ -14,10 +14,10 @@ pub(in crate::search) struct PartFilter {
 }
 
 impl PartFilter {
-    /// Translates a filter over all rows into a filter over the rows of the part. It also excludes
-    /// removed rows.
+    /// Translates a filter over all rows into a filter over the rows of the part. The result also
+    /// excludes removed rows.
     ///
-    /// Absent restrictions take no time, regardless of the number of rows.
+    /// Restrictions that are not set take no time, regardless of the number of rows.
     pub(in crate::search) fn translate<'a>(
         &'a mut self,
         allow: Allow<'a>,

@@ -62,12 +62,11 @@ impl Cuda {
         if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
             return None;
         }
-        let medium = (info.shared_per_multiprocessor / bytes).min(2);
+        let blocks_per_multiprocessor = (info.shared_per_multiprocessor / bytes).min(2);
+        let resident_blocks = blocks_per_multiprocessor * info.multiprocessors;
         match count {
             _ if count <= info.multiprocessors => Some(FUSED_SMALL_THREADS),
-            _ if count <= MAX_QUERIES_PER_BLOCK * medium * info.multiprocessors => {
-                Some(FUSED_MEDIUM_THREADS)
-            }
+            _ if count <= MAX_QUERIES_PER_BLOCK * resident_blocks => Some(FUSED_MEDIUM_THREADS),
             _ => None,
         }
     }
@@ -161,8 +160,8 @@ impl Cuda {
             let shared = launch::accumulate_bytes(tile.rows.rows)
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
-            let by_threads = info.threads / ACCUMULATE_THREADS as usize;
-            let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
+            let max_blocks = info.threads / ACCUMULATE_THREADS as usize;
+            let blocks = (info.shared_per_multiprocessor / shared).min(max_blocks).max(1);
             let batch = FusedBatch {
                 tile: tile.rows,
                 queries,
@@ -174,7 +173,7 @@ impl Cuda {
                 is_last: tile_number + 1 == segment.tiles.len(),
                 blocks: batch_number(blocks * info.multiprocessors),
             };
-            // Three times the mean number of tasks, but at most the maximum.
+            // Three times the mean number of tasks plus a constant, but at most the maximum.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.tasks.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.tasks.max);
@@ -257,7 +256,7 @@ impl Cuda {
                         false,
                     )?;
                     for query in 0..chunk {
-                        let query_scores = scores.of(first + query);
+                        let query_scores = scores.slot(first + query);
                         launcher.base(&segment.rows, &dense, query, query_scores, threads)?;
                     }
                     launcher.base_scatter(
@@ -273,7 +272,7 @@ impl Cuda {
                 for slot in 0..count {
                     let query = batch.first + batch_number(slot);
                     let shape = BlockShape { threads, terms };
-                    launcher.shared(&segment.rows, query_rows, query, scores.of(slot), shape)?;
+                    launcher.shared(&segment.rows, query_rows, query, scores.slot(slot), shape)?;
                 }
             }
             CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
@@ -392,7 +391,7 @@ impl Cuda {
             self.enqueue(segment, &mut lane, &uploaded, k)?;
             end.record(lane.gpu.stream()).map_err(&failed)?;
             lane.wait()?;
-            let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
+            let mut milliseconds = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(segment, k) {
                 // The time for copying the list of unanswered queries is not measured.
                 let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
@@ -402,10 +401,10 @@ impl Cuda {
                 end.record(lane.gpu.stream()).map_err(&failed)?;
                 lane.wait()?;
                 if !unanswered.is_empty() {
-                    taken += start.elapsed_ms(&end).map_err(&failed)?;
+                    milliseconds += start.elapsed_ms(&end).map_err(&failed)?;
                 }
             }
-            seconds.push(f64::from(taken) / 1_000.0);
+            seconds.push(f64::from(milliseconds) / 1_000.0);
         }
         self.lanes.put(lane);
         Ok(seconds)

@@ -88,8 +88,8 @@ pub(in crate::search) fn load_kernels(device: &Device) -> Result<(), GpuError> {
 }
 
 impl Cuda {
-    /// Loads training rows onto a GPU. The numbers of threads and documents of the paper's engines
-    /// are clamped to between 1 and 1,024.
+    /// Loads training rows onto a GPU. The numbers of threads and documents of `options.engine` are
+    /// clamped to between 1 and 1,024.
     ///
     /// # Errors
     /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails and
@@ -262,10 +262,10 @@ impl Cuda {
         if self.cpu_engine.get().is_none() {
             tracing::warn!("{error}; continuing on the CPU");
             let engine = Inverted::new(Arc::clone(&self.training), self.threads.clone())?;
-            // Another thread may have been faster; its engine is equivalent.
+            // If another thread has set an engine first, it is equivalent.
             let _ = self.cpu_engine.set(engine);
-            // Free the GPU memory for other uses. Concurrent searches then find the rows missing
-            // and check again.
+            // Free the GPU memory for other uses. Concurrent searches then fail and are retried on
+            // the CPU.
             self.lanes.clear();
             let failed = Loaded { rows: RowPlacement::Failed(error.clone()), budget: 0 };
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(failed);
@@ -323,18 +323,18 @@ impl Cuda {
         }
         let mut chunks = self.chunks(segment, budget, queries, k).into_iter();
         let mut rest = Some(slots);
-        self.drive(segment, queries, k, || {
+        self.search_batches(segment, queries, k, || {
             let chunk = chunks.next()?;
-            let (now, later) = rest.take()?.split_at(chunk.len());
-            rest = Some(later);
-            Some((chunk, now))
+            let (current, remaining) = rest.take()?.split_at(chunk.len());
+            rest = Some(remaining);
+            Some((chunk, current))
         })
     }
 
-    /// Searches the batches that `next` returns, and copies some while others are searched. One
-    /// thread is enough to stay ahead of the GPU, which leaves the other threads free for the
-    /// copies.
-    pub(super) fn drive<'a>(
+    /// Searches the batches that `next` returns. Copying some batches overlaps with searching
+    /// others. One thread is enough to keep the GPU busy, which leaves the other threads free for
+    /// the copies.
+    pub(super) fn search_batches<'a>(
         &self,
         segment: &GpuSegment,
         queries: &Queries<'_>,

@@ -96,9 +96,9 @@ pub(super) struct AllowRows {
     pub(super) bounds: u64,
     pub(super) lists: u64,
     /// The group of each row. Rows of the query's own group are excluded.
-    pub(super) of_rows: u64,
+    pub(super) row_groups: u64,
     /// The group of each query.
-    pub(super) of_queries: u64,
+    pub(super) query_groups: u64,
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
@@ -107,7 +107,7 @@ unsafe impl DeviceRepr for AllowRows {}
 
 impl AllowRows {
     pub(super) fn is_unrestricted(&self) -> bool {
-        self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.of_rows == 0
+        self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.row_groups == 0
     }
 }
 

@@ -43,8 +43,8 @@ struct FilterLayout {
     ranges: Option<usize>,
     bounds: Option<usize>,
     lists: Option<usize>,
-    of_rows: Option<usize>,
-    of_queries: Option<usize>,
+    row_groups: Option<usize>,
+    query_groups: Option<usize>,
 }
 
 /// One batch in flight: pinned host buffers, device buffers, and the stream between them.
@@ -68,7 +68,7 @@ pub(super) struct Lane {
     pub(super) next_task: DeviceBuffer<u32>,
     pub(super) candidates: DeviceBuffer<u32>,
     pub(super) candidate_counts: DeviceBuffer<u32>,
-    /// Number of entries of the queries sent last.
+    /// Number of entries of the queries that were sent last.
     pub(super) entries: usize,
     pub(super) host_found: Pinned<u64>,
     pub(super) host_counts: Pinned<u32>,
@@ -129,19 +129,19 @@ impl Lane {
         let cols_words = if is_narrow { nonzeros.div_ceil(2) } else { nonzeros };
         let vals = (count + 1).next_multiple_of(SECTION_ALIGNMENT);
         let cols = (vals + nonzeros).next_multiple_of(SECTION_ALIGNMENT);
-        let filter_at = (cols + cols_words).next_multiple_of(SECTION_ALIGNMENT);
-        let (filter, layout) = pack_filter(&queries.allow.slice(range.clone()), filter_at);
+        let filter_start = (cols + cols_words).next_multiple_of(SECTION_ALIGNMENT);
+        let (filter, layout) = pack_filter(&queries.allow.slice(range.clone()), filter_start);
         self.layout = Layout { vals, cols, is_narrow, filter: layout };
-        let words = filter_at + filter.len();
+        let words = filter_start + filter.len();
 
         let host = self.host.get(words)?;
         let (host_ptr, host) = host.split_at_mut(vals);
         let (host_vals, host) = host.split_at_mut(cols - vals);
-        let (host_cols, host_filter) = host.split_at_mut(filter_at - cols);
-        for (to, &from) in host_ptr.iter_mut().zip(indptr) {
+        let (host_cols, host_filter) = host.split_at_mut(filter_start - cols);
+        for (target, &source) in host_ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
-            let offset = (from - indptr[0]) as u32;
-            *to = offset;
+            let offset = (source - indptr[0]) as u32;
+            *target = offset;
         }
         let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
         host_filter.copy_from_slice(&filter);
@@ -176,8 +176,8 @@ impl Lane {
             if flags.has_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
         let failed = self.gpu.device().step("copying queries to it").failed();
-        let to = self.gpu.reserve(&mut self.uploaded, words)?;
-        self.gpu.stream().memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
+        let target = self.gpu.reserve(&mut self.uploaded, words)?;
+        self.gpu.stream().memcpy_htod(&*self.host.get(words)?, target).map_err(&failed)?;
         Ok(UploadedQueries { count, longest: longest as usize, negative })
     }
 
@@ -196,7 +196,8 @@ impl Lane {
 
     /// The addresses of the filter of the queries that were sent last.
     pub(super) fn allow(&self) -> AllowRows {
-        let FilterLayout { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
+        let FilterLayout { only, ranges, bounds, lists, row_groups, query_groups } =
+            self.layout.filter;
         let start = address(self.gpu.stream(), self.uploaded.reserved());
         let address_of = |word: Option<usize>| word.map_or(0, |word| start + 4 * word as u64);
         AllowRows {
@@ -204,17 +205,17 @@ impl Lane {
             ranges: address_of(ranges),
             bounds: address_of(bounds),
             lists: address_of(lists),
-            of_rows: address_of(of_rows),
-            of_queries: address_of(of_queries),
+            row_groups: address_of(row_groups),
+            query_groups: address_of(query_groups),
         }
     }
 
     /// Sends a list of query numbers.
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
         let failed = self.gpu.device().step("copying query numbers to it").failed();
-        let to = self.gpu.reserve(&mut self.list, queries.len())?;
+        let target = self.gpu.reserve(&mut self.list, queries.len())?;
         // The list is in pageable memory, so the call returns only after the list has been read.
-        self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
+        self.gpu.stream().memcpy_htod(queries, target).map_err(failed)
     }
 
     /// Enqueues the copy of the results of `count` queries to `output` or to `host_found`. Does not
@@ -239,8 +240,11 @@ impl Lane {
         let counts = self.counts.reserved().slice(..count);
         self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
         if with_status {
-            let from = self.status.reserved().slice(..count);
-            self.gpu.stream().memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
+            let source = self.status.reserved().slice(..count);
+            self.gpu
+                .stream()
+                .memcpy_dtoh(&source, self.host_status.get(count)?)
+                .map_err(&failed)?;
         }
         Ok(())
     }
@@ -284,11 +288,11 @@ impl Entries<'_> {
         let Self { weights, columns, pinned_weights, pinned_columns } = self;
         pinned_weights[..weights.len()].copy_from_slice(weights);
         if is_narrow {
-            let to: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
-            for (to, &from) in to.iter_mut().zip(columns) {
+            let target: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
+            for (target, &source) in target.iter_mut().zip(columns) {
                 #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
-                let column = from as u16;
-                *to = column;
+                let column = source as u16;
+                *target = column;
             }
         } else {
             pinned_columns[..columns.len()].copy_from_slice(columns);
@@ -330,8 +334,8 @@ fn pack_filter(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterLayout) {
         layout.lists = Some(put(&rows));
     }
     if let Some(Groups { of_rows, of_queries }) = groups {
-        layout.of_rows = Some(put(of_rows));
-        layout.of_queries = Some(put(of_queries));
+        layout.row_groups = Some(put(of_rows));
+        layout.query_groups = Some(put(of_queries));
     }
     (packed, layout)
 }

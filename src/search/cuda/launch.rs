@@ -92,7 +92,7 @@ pub(super) struct Scores<'a> {
 
 impl Scores<'_> {
     /// The scores of the query in slot `slot`.
-    pub(super) fn of(&mut self, slot: usize) -> CudaViewMut<'_, f32> {
+    pub(super) fn slot(&mut self, slot: usize) -> CudaViewMut<'_, f32> {
         let rows = self.rows as usize;
         self.values.slice_mut(slot * rows..(slot + 1) * rows)
     }

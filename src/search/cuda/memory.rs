@@ -2,10 +2,10 @@
 
 /// Maximum k that the fused kernels support.
 pub(super) const MAX_FUSED_K: usize = 1_200;
-/// Minimum number of candidates that a fused block can hold.
+/// Minimum capacity of a fused block.
 const MIN_CAPACITY: u32 = 256;
 
-/// Returns the number of candidates that a fused block can hold.
+/// Returns the maximum number of candidates and neighbors of a query in a fused block.
 pub(super) fn candidate_capacity(k: usize) -> u32 {
     batch_number(3 * k.min(MAX_FUSED_K)).next_power_of_two().max(MIN_CAPACITY)
 }

@@ -65,7 +65,7 @@ struct PostingLists {
 pub(super) struct GpuSegment {
     /// The number of the segment's first training row.
     pub(super) first_row: u32,
-    // Drop order: textures come before the buffers that they refer to.
+    // Declared before `rows`, so that textures are dropped before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
     pub(super) rows: CsrRows,
     pub(super) tiles: Vec<Tile>,
@@ -211,7 +211,7 @@ fn csr(
     stream: &Arc<CudaStream>,
     training: &CsrView<'_>,
     range: &Range<usize>,
-    with_tiles: bool,
+    has_tiles: bool,
 ) -> Result<(CsrRows, Vec<u64>), GpuError> {
     let mut row_ptr = Vec::new();
     let mut row_end = Vec::new();
@@ -227,7 +227,7 @@ fn csr(
         cols.resize(cols.len().next_multiple_of(ROW_ALIGNMENT), NO_COLUMN);
         vals.resize(cols.len(), 0.0);
     }
-    let narrow_cols = if with_tiles && is_narrow(training) {
+    let narrow_cols = if has_tiles && is_narrow(training) {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "columns fit in 16 bits or are `NO_COLUMN`"

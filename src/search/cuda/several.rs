@@ -83,11 +83,11 @@ impl SeveralGpus {
         }
         // Each GPU needs a thread that waits for it.
         let count = NonZeroUsize::new(devices.len().max(threads.count())).expect("above 0");
-        let waiting = Threads::new(count).map_err(|error| SearchError::Engine(Arc::new(error)))?;
-        Ok(Arc::new(Composite::new(parts, waiting)?.concurrently()))
+        let threads = Threads::new(count).map_err(|error| SearchError::Engine(Arc::new(error)))?;
+        Ok(Arc::new(Composite::new(parts, threads)?.concurrently()))
     }
 
-    /// Searches on the GPUs that have not failed. An error comes with the number of its GPU.
+    /// Searches on the GPUs that have not failed. An error includes the number of the GPU.
     fn find(
         &self,
         working: &[usize],
@@ -121,18 +121,18 @@ impl SeveralGpus {
         let min_batches = working.len() * LANES;
         if chunks.len() < min_batches {
             let size = count.div_ceil(min_batches).max(MIN_BATCH_QUERIES);
-            let finer = |chunk: Range<usize>| {
+            let split = |chunk: Range<usize>| {
                 let end = chunk.end;
                 chunk.step_by(size).map(move |start| start..end.min(start + size))
             };
-            chunks = chunks.into_iter().flat_map(finer).collect();
+            chunks = chunks.into_iter().flat_map(split).collect();
         }
         let mut rest = found.slots();
         let mut work = Vec::new();
         for chunk in chunks {
-            let (now, later) = rest.split_at(chunk.len());
-            work.push((chunk, now));
-            rest = later;
+            let (current, remaining) = rest.split_at(chunk.len());
+            work.push((chunk, current));
+            rest = remaining;
         }
         // Workers take batches from the end of the list.
         work.reverse();
@@ -143,7 +143,7 @@ impl SeveralGpus {
             let RowPlacement::Resident(segment) = &loaded.rows else {
                 unreachable!("checked above")
             };
-            engine.drive(segment, queries, k, next).map_err(|error| (*number, error))
+            engine.search_batches(segment, queries, k, next).map_err(|error| (*number, error))
         });
         // All workers have ended. Return the first failure.
         outcomes.into_iter().collect::<Result<(), _>>()?;
@@ -161,11 +161,11 @@ fn balanced_ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
     let mut start = 0;
     (1..=parts as u64)
         .map(|part| {
-            let until = entries * part / parts as u64;
+            let target = entries * part / parts as u64;
             let end = if part == parts as u64 {
                 training.rows()
             } else {
-                ends[1..].partition_point(|&end| end <= until).max(start)
+                ends[1..].partition_point(|&end| end <= target).max(start)
             };
             let range = start..end;
             start = end;

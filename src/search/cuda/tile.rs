@@ -19,8 +19,8 @@ pub(super) const MAX_TILE_ROWS: usize = 32_000;
 
 /// The posting lists of the rows of a tile.
 ///
-/// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, with the weight rounded up to steps of
-/// 1/8191 of the list's maximum. A vector contains four postings, either of even or of odd rows. A
+/// A posting is `weight << 17 | (row / 2) << 2 | row % 2`. The weight is in units of 1/8191 of the
+/// list's maximum, rounded up. A vector contains four postings, either of even or of odd rows. A
 /// list alternates between even and odd vectors, and ends with the remaining vectors of the more
 /// frequent kind.
 #[derive(Debug, PartialEq)]
@@ -31,22 +31,21 @@ pub(super) struct TileIndex {
     pub(super) postings: Vec<u32>,
     /// An upper bound on the Euclidean length of a row.
     pub(super) longest: f32,
-    /// Mean and maximum number of tasks in the posting list of an entry's term.
     pub(super) tasks: TaskCounts,
 }
 
-/// Mean and maximum number of tasks of a posting list.
+/// Mean and maximum number of tasks per posting list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TaskCounts {
-    /// The mean over the entries of the rows.
+    /// The mean, in which each list is weighted by its number of entries.
     pub(super) mean: f64,
     /// The maximum.
     pub(super) max: usize,
 }
 
-/// Returns the number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
-/// kernels/fused.cuh).
-fn tasks(vectors: u32) -> u32 {
+/// Returns the number of tasks of a list of `vectors` vectors (`large_task_count` and
+/// `small_task_count` of kernels/fused.cuh).
+fn task_count(vectors: u32) -> u32 {
     (vectors / 32).div_ceil(4) + (vectors % 32).div_ceil(8)
 }
 
@@ -93,8 +92,8 @@ impl TileIndex {
             let vectors = (length - odd).div_ceil(4) + odd.div_ceil(4);
             lists.push([end, vectors, greatest.to_bits(), 0]);
             end += vectors;
-            weighted += f64::from(tasks(vectors)) * f64::from(length);
-            max = max.max(tasks(vectors) as usize);
+            weighted += f64::from(task_count(vectors)) * f64::from(length);
+            max = max.max(task_count(vectors) as usize);
         }
         let mut postings = vec![0u32; end as usize * POSTINGS_PER_LANE];
         distribute_all(&entries, &starts, &lists, &mut postings);
@@ -213,8 +212,8 @@ impl BankBalancer {
             }
         }
         // If the last warp is small, some postings may remain. They take any free slot of their
-        // half. A free slot adds 0 to the row of the previous slot of its lane. One fixed row for
-        // all free slots would overload one bank.
+        // half. A slot that stays free adds 0 to the row of the previous slot of its lane. A fixed
+        // row for all free slots would overload one bank.
         let mut rest = [0, 1].map(|half| {
             let remaining: Vec<u32> =
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();

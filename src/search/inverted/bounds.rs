@@ -22,7 +22,7 @@ use std::collections::BinaryHeap;
 
 use super::fixed::FixedPoint;
 use super::index::{Block, Index, LEVEL_FRACTIONS};
-use super::kernels::{Bounds, at_least, bound};
+use super::kernels::{Bounds, bound, for_each_at_least};
 use super::rescorer::{PREFETCH_DISTANCE, Rescorer, prefetch};
 use super::{Buffers, QueryState, Searcher, sum_threshold};
 use crate::search::{Neighbor, SearchError};
@@ -35,15 +35,15 @@ const ROWS_PER_POSTING: usize = 16;
 const POSTINGS_PER_STAGE: usize = 2048;
 
 /// The last stage at which bounds are faster than the head for a query of a batch.
-const CHEAP_STAGES: usize = 2;
+const LAST_CHEAP_STAGE: usize = 2;
 /// The head answers a query of a batch if more than one in this many blocks needs a later stage.
 const LATE_BLOCKS: usize = 8;
 
-/// The factors of some terms of a query.
+/// The factors of the terms to add in a stage.
 struct StageTerms<'a, T> {
     /// The factors of terms that have postings only.
     rare: &'a [(u32, T)],
-    /// The factors of terms that have a column of all rows' weights.
+    /// The factors of terms that also have a column of all rows' weights.
     dense: &'a [(u32, T)],
 }
 
@@ -65,14 +65,14 @@ struct Plan<T> {
 struct Stage<T> {
     /// Number of terms that have been added.
     terms: usize,
-    /// Largest amount by which the sum of the products of these terms can be too small.
-    below: f64,
-    /// Largest amount by which the sum of the products of these terms can be too large.
-    above: f64,
+    /// Maximum amount by which the sum of these terms' products can be too small.
+    max_underestimate: f64,
+    /// Maximum amount by which the sum of these terms' products can be too large.
+    max_overestimate: f64,
     /// Factor for the rows' lengths in the other terms.
     length: T,
     /// Cost of adding the terms of the next stage to all rows, in postings.
-    next: usize,
+    next_cost: usize,
 }
 
 impl<T: FixedPoint> Plan<T> {
@@ -91,7 +91,8 @@ impl<T: FixedPoint> Plan<T> {
         factors.sort_unstable_by_key(|&(term, _)| (frequency(term), Reverse(term)));
         let rare = factors.partition_point(|&(term, _)| index.dense_column(term).is_none());
         let mut stages =
-            [Stage { below: 0.1, above: 0.1, ..Stage::default() }; LEVEL_FRACTIONS.len() + 1];
+            [Stage { max_underestimate: 0.1, max_overestimate: 0.1, ..Stage::default() };
+                LEVEL_FRACTIONS.len() + 1];
         let mut squares = [0.0; LEVEL_FRACTIONS.len() + 1];
         for &(term, factor) in &factors {
             let first = stage_of(term);
@@ -99,12 +100,12 @@ impl<T: FixedPoint> Plan<T> {
             let rounding = scaled.rounding(stats.largest[term as usize], factor, weight);
             for stage in &mut stages[first..] {
                 stage.terms += 1;
-                stage.below += rounding;
-                stage.above += rounding + 1.0;
+                stage.max_underestimate += rounding;
+                stage.max_overestimate += rounding + 1.0;
             }
             squares[..first].iter_mut().for_each(|sum| *sum += weight * weight);
             if let Some(before) = first.checked_sub(1) {
-                stages[before].next += match index.dense_column(term) {
+                stages[before].next_cost += match index.dense_column(term) {
                     Some(_) => index.rows() / ROWS_PER_POSTING,
                     None => frequency(term) as usize,
                 };
@@ -134,7 +135,7 @@ impl<T: FixedPoint> Plan<T> {
 #[derive(Debug)]
 struct BestRows {
     rows: BinaryHeap<Neighbor>,
-    wanted: usize,
+    k: usize,
     /// Factor that converts similarities to sums.
     scale: f64,
     /// Best known lower bound on the scaled similarities of the rows in the result.
@@ -142,19 +143,19 @@ struct BestRows {
 }
 
 impl BestRows {
-    fn new(wanted: usize, scale: f64) -> Self {
-        let rows = BinaryHeap::with_capacity(wanted + 1);
-        Self { rows, wanted, scale, min_scaled: 0.0 }
+    fn new(k: usize, scale: f64) -> Self {
+        let rows = BinaryHeap::with_capacity(k + 1);
+        Self { rows, k, scale, min_scaled: 0.0 }
     }
 
     fn is_full(&self) -> bool {
-        self.rows.len() >= self.wanted
+        self.rows.len() >= self.k
     }
 
-    fn push(&mut self, near: Neighbor) {
-        if near.similarity > 0.0 {
-            self.rows.push(near);
-            if self.rows.len() > self.wanted {
+    fn push(&mut self, neighbor: Neighbor) {
+        if neighbor.similarity > 0.0 {
+            self.rows.push(neighbor);
+            if self.rows.len() > self.k {
                 self.rows.pop();
             }
         }
@@ -173,13 +174,13 @@ struct QueryProgress<T> {
     best: BestRows,
     /// The stage to begin with. Most blocks need about the same stage as the previous block.
     stage: usize,
-    /// Number of blocks that needed a stage after [`CHEAP_STAGES`].
+    /// Number of blocks that needed a stage after [`LAST_CHEAP_STAGE`].
     late_blocks: usize,
-    /// Whether the bounds have failed to prune anything.
+    /// Whether the bounds could not exclude any row of a block.
     is_unprunable: bool,
 }
 
-/// The sums of a block and the threshold for large sums.
+/// The sums of a block and the threshold above which they are large.
 struct LargeSums<'a, T> {
     sums: &'a [T],
     threshold: T,
@@ -211,7 +212,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             if let Some(plan) = Plan::new(self.index, state, &buffers.rescorer) {
                 queries.push(QueryProgress {
                     position,
-                    best: BestRows::new(state.wanted.min(self.training.rows()), plan.scale),
+                    best: BestRows::new(state.k.min(self.training.rows()), plan.scale),
                     plan,
                     stage: 0,
                     late_blocks: 0,
@@ -228,7 +229,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 self.queries.stop.check()?;
                 let QueryProgress { position, plan, stage, .. } = &queries[index];
                 if prefetched != Some((*position, *stage)) {
-                    block.lists(plan.terms(None, *stage).rare, &mut buffers.next);
+                    block.find_lists(plan.terms(None, *stage).rare, &mut buffers.next);
                 }
                 std::mem::swap(&mut buffers.lists, &mut buffers.next);
                 let next = match queries.get(index + 1) {
@@ -236,7 +237,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
                     None => blocks.get(number + 1).zip(queries.first()),
                 };
                 prefetched = next.map(|(block, QueryProgress { position, plan, stage, .. })| {
-                    block.lists(plan.terms(None, *stage).rare, &mut buffers.next);
+                    block.find_lists(plan.terms(None, *stage).rare, &mut buffers.next);
                     (*position, *stage)
                 });
                 let state = &states[*position];
@@ -260,8 +261,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
         Ok(found)
     }
 
-    /// Collects the best rows of a block. `buffers.lists` holds the postings of the stage to begin
-    /// with.
+    /// Collects the best rows of a block. `buffers.lists` must contain the postings for
+    /// `query.stage`.
     fn add_in_stages(
         &self,
         visit: &BlockVisit<'_, T>,
@@ -280,7 +281,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
         loop {
             let terms = plan.terms(added, *stage);
             if added.is_some() {
-                block.lists(terms.rare, lists);
+                block.find_lists(terms.rare, lists);
             }
             let column = |&(term, factor)| Some((self.index.dense_column(term)?, factor));
             dense.clear();
@@ -291,20 +292,20 @@ impl<T: FixedPoint> Searcher<'_, T> {
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
             let current = &plan.stages[*stage];
             if !best.is_full() {
-                let threshold = sum_threshold(sums, best.wanted, maxima);
-                best.min_scaled = best.min_scaled.max(threshold.value() - current.above);
+                let threshold = sum_threshold(sums, best.k, maxima);
+                best.min_scaled = best.min_scaled.max(threshold.value() - current.max_overestimate);
                 if threshold >= T::ONE {
                     self.score_first(visit, &LargeSums { sums, threshold }, rescorer, seen, best);
                 }
             }
-            let min_sum = (best.min_scaled - current.below).floor();
+            let min_sum = (best.min_scaled - current.max_underestimate).floor();
             let Some(lengths) = block.lengths(*stage) else {
                 if min_sum < 1.0 {
                     // Any row may be in the result.
                     *is_unprunable = true;
                     return;
                 }
-                at_least(sums, T::nearest(min_sum), |local| {
+                for_each_at_least(sums, T::nearest(min_sum), |local| {
                     candidates.push((sums[local], block.row_number(local)));
                 });
                 break;
@@ -315,8 +316,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 let count = bounds.mark_at_least(T::nearest(min_sum), marks);
                 // Do not count the rows of the result that this block is expected to contain: they
                 // must be scored anyway.
-                let excess = count.saturating_sub(best.wanted / (number + 1));
-                if excess * POSTINGS_PER_ROW <= current.next / blocks + POSTINGS_PER_STAGE {
+                let excess = count.saturating_sub(best.k / (number + 1));
+                if excess * POSTINGS_PER_ROW <= current.next_cost / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(set_bits(marks).map(|local| {
                         let bound = bound(sums[local], lengths[local], factor);
                         (bound, block.row_number(local))
@@ -333,7 +334,7 @@ impl<T: FixedPoint> Searcher<'_, T> {
             .take(PREFETCH_DISTANCE)
             .for_each(|&(_, row)| prefetch(&self.training, row));
         for (position, &(sum, row)) in candidates.iter().enumerate() {
-            if sum.value() < (best.min_scaled - current.below).floor() {
+            if sum.value() < (best.min_scaled - current.max_underestimate).floor() {
                 break;
             }
             if let Some(&(_, later)) = candidates.get(position + PREFETCH_DISTANCE) {
@@ -343,13 +344,13 @@ impl<T: FixedPoint> Searcher<'_, T> {
                 best.push(rescorer.score(&self.training, row));
             }
         }
-        *late_blocks += usize::from(*stage > CHEAP_STAGES);
+        *late_blocks += usize::from(*stage > LAST_CHEAP_STAGE);
         // Begin the next block with fewer terms: starting with too few costs less than starting
         // with too many.
         *stage = if number == 0 { *stage / 2 } else { stage.saturating_sub(1) };
     }
 
-    /// Scores the rows with the largest sums of a block, at most twice as many as wanted.
+    /// Scores the rows with the largest sums of a block, at most 2 `k` rows.
     fn score_first(
         &self,
         visit: &BlockVisit<'_, T>,
@@ -361,8 +362,8 @@ impl<T: FixedPoint> Searcher<'_, T> {
         if !seen.is_empty() {
             return;
         }
-        at_least(largest.sums, largest.threshold, |local| {
-            if seen.len() < 2 * best.wanted {
+        for_each_at_least(largest.sums, largest.threshold, |local| {
+            if seen.len() < 2 * best.k {
                 seen.push(visit.block.row_number(local));
             }
         });

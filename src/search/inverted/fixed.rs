@@ -10,7 +10,7 @@ pub(super) trait FixedPoint: Number {
     const MAX: f64;
     /// The largest sum of products of weights and factors.
     const LARGEST_SUM: f64;
-    const SIGNED: bool;
+    const IS_SIGNED: bool;
 
     /// Returns the number nearest to `value`.
     fn nearest(value: f64) -> Self;
@@ -22,15 +22,15 @@ macro_rules! fixed {
         impl FixedPoint for $number {
             const MAX: f64 = $number::MAX as f64;
             const LARGEST_SUM: f64 = $largest_sum;
-            const SIGNED: bool = $signed;
+            const IS_SIGNED: bool = $signed;
 
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
             fn nearest(value: f64) -> Self {
                 // Truncation rounds positive numbers down without a call to a rounding function.
                 let min = f64::from($number::MIN);
-                let above = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
-                (above as i32 + i32::from($number::MIN)) as $number
+                let shifted = value.clamp(min, <Self as FixedPoint>::MAX) - min + 0.5;
+                (shifted as i32 + i32::from($number::MIN)) as $number
             }
 
             fn value(self) -> f64 {
@@ -59,7 +59,7 @@ pub(super) struct WeightStats {
 }
 
 impl WeightStats {
-    pub(super) fn of(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
+    pub(super) fn new(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
         let columns = training.cols();
         let mut stats = Self {
             length: 0.0,
@@ -107,7 +107,8 @@ pub(super) struct ScaledQuery<T> {
     pub(super) factors: Vec<(u32, T)>,
     /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
-    /// A row is not among the nearest `k` if its sum is smaller than `k` other sums by this amount.
+    /// A row is not among the `k` nearest if its sum is smaller than `k` other sums by more than
+    /// this amount.
     pub(super) band: f64,
     /// Factor that converts similarities to sums.
     pub(super) scale: f64,
@@ -165,9 +166,9 @@ impl<T: FixedPoint> ScaledQuery<T> {
         }
         // A row has at most `products` products, each with a band of at most `widest`. In a batch,
         // the products of one row may be 1 larger than the products of another row.
-        let of_products = (widest + 1.0) * products;
+        let product_band = (widest + 1.0) * products;
         // The 0.1 covers the rounding of two similarities to f32 and of these numbers to f64.
-        Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })
+        Some(Self { factors, tail, band: f64::min(band, product_band) + 0.1, scale })
     }
 
     /// Returns the maximum error of the products of a factor, apart from the error of rounding them

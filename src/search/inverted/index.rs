@@ -8,17 +8,20 @@ use super::fixed::{FixedPoint, WeightStats};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// Minimum fraction of the rows that contain a term of the head. For such a term, multiplying its
-/// weights by the factors of all queries of a batch is faster than adding its postings.
+/// Minimum document frequency of a head term, as a fraction of the rows. For such a term,
+/// multiplying its weights by the factors of all queries of a batch is faster than adding its
+/// postings.
 const MIN_HEAD_FRACTION: f64 = 0.02;
 /// Maximum number of terms of the head, so that the factors of a batch fit in a second-level cache.
 const MAX_HEAD_TERMS: usize = 1024;
-/// Minimum fraction of the rows that contain a term with a column of all rows' weights.
+/// Minimum document frequency of a term with a column of all rows' weights, as a fraction of the
+/// rows.
 const MIN_DENSE_FRACTION: f64 = 0.2;
 /// Maximum number of these columns, so that a strip of them fits in a first-level cache.
 const MAX_DENSE_TERMS: usize = 192;
-/// For each level, the minimum fraction of the rows that contain a frequent term. A query can be
-/// answered by the rare terms of a level and a bound for its frequent terms.
+/// For each level, the minimum document frequency of a frequent term, as a fraction of the rows. A
+/// query can be answered by the rare terms of a level and a bound on the contribution of its
+/// frequent terms.
 pub(super) const LEVEL_FRACTIONS: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// Marks a term that does not belong to the head.
 const NO_COLUMN: u16 = u16::MAX;
@@ -32,8 +35,8 @@ pub(super) struct Index<T> {
     pub(super) columns: usize,
     /// Number of columns that are stored for all rows: the first columns of the head.
     pub(super) dense: usize,
-    /// For each level, the minimum number of rows that contain a frequent term. There are no levels
-    /// if weights are negative.
+    /// For each level, the minimum document frequency of a frequent term. There are no levels if
+    /// weights can be negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
 }
@@ -123,7 +126,7 @@ impl<T: FixedPoint> Index<T> {
 /// Computes [`Index::levels`].
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "row numbers")]
 fn levels<T: FixedPoint>(rows: usize) -> Vec<u32> {
-    if T::SIGNED {
+    if T::IS_SIGNED {
         return Vec::new();
     }
     LEVEL_FRACTIONS.iter().map(|&fraction| (fraction * rows as f64).ceil() as u32).collect()
@@ -144,7 +147,7 @@ struct Layout {
 /// The layout of a term's entries in blocks.
 #[derive(Debug, Clone, Copy)]
 struct TermLayout {
-    /// Factor that scales the weights.
+    /// Factor that converts weights to fixed point.
     scale: f64,
     /// The column in the head, or `NO_COLUMN`.
     column: u16,
@@ -218,29 +221,29 @@ impl<T: FixedPoint> Block<T> {
         let mut head = HeadRows { order: Vec::new(), starts: vec![0], entries: Vec::new() };
         let mut next = offsets.clone();
         // The head entries of a window of rows, their number, and where each row ends.
-        let mut in_head = Vec::new();
+        let mut head_entries = Vec::new();
         let mut count = 0;
         let mut ends = Vec::new();
         for (local, index) in (0..=u32::from(u16::MAX)).zip(rows.clone()) {
             let (terms, weights) = row(training, index);
-            if in_head.len() < count + terms.len() + 1 {
-                in_head.resize(count + terms.len() + 1, 0);
+            if head_entries.len() < count + terms.len() + 1 {
+                head_entries.resize(count + terms.len() + 1, 0);
             }
             // One sum of squares for each number of levels. Four copies are used in turn, so that
             // an addition does not wait for the previous one.
             let mut squares = [[0.0; LEVEL_FRACTIONS.len() + 1]; 4];
             for (entry, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
-                let of_term = &layouts[term as usize];
-                let fixed: T = of_term.weight(weight);
-                squares[entry % 4][usize::from(of_term.stage)] +=
+                let term_layout = &layouts[term as usize];
+                let fixed: T = term_layout.weight(weight);
+                squares[entry % 4][usize::from(term_layout.stage)] +=
                     f64::from(weight) * f64::from(weight);
                 let next = &mut next[term as usize];
                 postings[*next as usize] = local << 16 | u32::from(fixed.bits());
                 *next += 1;
                 // Branchless: the branch would be unpredictable.
-                in_head[count] = u32::from(of_term.column) << 16 | u32::from(fixed.bits());
-                count += usize::from(of_term.column != NO_COLUMN);
-                let column = usize::from(of_term.column);
+                head_entries[count] = u32::from(term_layout.column) << 16 | u32::from(fixed.bits());
+                count += usize::from(term_layout.column != NO_COLUMN);
+                let column = usize::from(term_layout.column);
                 if column < dense {
                     let local = local as usize;
                     strips[local / LANES * dense + column][local % LANES] = fixed;
@@ -248,7 +251,7 @@ impl<T: FixedPoint> Block<T> {
             }
             ends.push(count);
             if ends.len() == WINDOW || index + 1 == rows.end {
-                head.push(&ends, &in_head);
+                head.push(&ends, &head_entries);
                 ends.clear();
                 count = 0;
             }
@@ -286,21 +289,22 @@ impl<T: FixedPoint> Block<T> {
         HeadProducts { head: self.head.view(), factors, sums, stride }.compute();
     }
 
-    /// Adds the products of some columns to the sums of a query, plus 1 for each nonzero weight.
+    /// Adds the products of the given columns to the sums of a query, plus 1 for each nonzero
+    /// weight.
     pub(super) fn add_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
         if !factors.is_empty() {
             DenseProducts { strips: &self.strips, columns, factors, sums }.add();
         }
     }
 
-    /// Finds the postings of some terms, and prefetches them.
-    pub(super) fn lists(&self, factors: &[(u32, T)], lists: &mut Vec<PostingList<T>>) {
+    /// Finds and prefetches the postings of the given terms.
+    pub(super) fn find_lists(&self, factors: &[(u32, T)], lists: &mut Vec<PostingList<T>>) {
         lists.clear();
         lists.extend(factors.iter().map(|&(term, factor)| {
             let term = term as usize;
             let start = self.offsets[term];
             let end = self.offsets[term + 1];
-            // Processors prefetch the rest of a long list by themselves.
+            // The hardware prefetches the rest of a long list.
             for line in (start..end.min(start + 512)).step_by(16) {
                 prefetch(&self.postings, line as usize);
             }
@@ -308,8 +312,8 @@ impl<T: FixedPoint> Block<T> {
         }));
     }
 
-    /// Adds the products of some lists, plus 1 for each posting. If no weight is negative, a row
-    /// with one of their terms then has a sum above 0.
+    /// Adds the products of the given lists, plus 1 for each posting. If no weight is negative, a
+    /// row with one of their terms then has a sum above 0.
     pub(super) fn add(&self, lists: &[PostingList<T>], sums: &mut [T]) {
         assert!(sums.len() >= self.rows, "a sum for each row");
         for &PostingList { start, end, factor } in lists {
@@ -330,7 +334,7 @@ impl<T: FixedPoint> Block<T> {
 /// [`Block::lengths`]).
 fn relative_length<T: FixedPoint>(square: f64, longest: f64) -> T {
     let share = if longest > 0.0 { square.sqrt() / longest } else { 0.0 };
-    // Slightly larger than exact, because `f64` rounds.
+    // The factor 1 + 1e-9 covers the rounding of `f64`.
     T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
 }
 

@@ -83,7 +83,7 @@ impl InstructionSet {
     }
 }
 
-/// The weights of the frequent terms, stored by row.
+/// The weights of the head terms, stored by row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     /// The rows of each window, sorted by the number of entries, so that the processor can predict
@@ -95,7 +95,7 @@ pub(super) struct Head<'a> {
     pub(super) entries: &'a [u32],
 }
 
-/// Sets the sum of each row and query to the sum of the products of their frequent terms, for up to
+/// Sets the sum of each row and query to the sum of the products of their head terms, for up to
 /// [`LANES`] queries.
 pub(super) struct HeadProducts<'a, N> {
     pub(super) head: Head<'a>,
@@ -255,17 +255,17 @@ impl<N: Number> Loop for GroupMaxima<'_, N> {
 }
 
 /// Calls `found` with the position of each sum that is at least `threshold`, in order.
-pub(super) fn at_least<N: Number>(sums: &[N], threshold: N, found: impl FnMut(usize)) {
-    InstructionSet::best().run(AtLeast { sums, threshold, found });
+pub(super) fn for_each_at_least<N: Number>(sums: &[N], threshold: N, found: impl FnMut(usize)) {
+    InstructionSet::best().run(ForEachAtLeast { sums, threshold, found });
 }
 
-struct AtLeast<'a, N, F> {
+struct ForEachAtLeast<'a, N, F> {
     sums: &'a [N],
     threshold: N,
     found: F,
 }
 
-impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
+impl<N: Number, F: FnMut(usize)> Loop for ForEachAtLeast<'_, N, F> {
     type Number = N;
     type Output = ();
 

@@ -1,7 +1,7 @@
-//! Rescoring candidates: the exact similarities between a query and some rows.
+//! Computes the exact similarities between a query and its candidate rows.
 
 use crate::rows::matrix::{CommonEntries, CsrView, Row, ScatteredRow, prefetch_row, row};
-use crate::search::neighbor::{Neighbor, rounded};
+use crate::search::neighbor::{Neighbor, round_sum};
 
 /// Number of rows to prefetch ahead of the row being scored.
 pub(super) const PREFETCH_DISTANCE: usize = 4;
@@ -25,7 +25,7 @@ impl Rescorer {
         self.query.value(term)
     }
 
-    /// Removes the query, which must be the query that was set.
+    /// Removes the query. `query` must be the query that was set.
     pub(super) fn clear(&mut self, query: Row<'_>) {
         self.query.clear(query);
     }
@@ -39,7 +39,7 @@ impl Rescorer {
         for (&term, &weight) in terms.iter().zip(weights) {
             sum += f64::from(query.value(term)) * f64::from(weight);
         }
-        Neighbor { row: number, similarity: rounded(sum) }
+        Neighbor { row: number, similarity: round_sum(sum) }
     }
 }
 

@@ -7,21 +7,21 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
 /// Returns `word` without accents.
-pub(super) fn folded(word: &str) -> String {
+pub(super) fn fold(word: &str) -> String {
     if word.is_ascii() {
         return word.to_owned();
     }
     let mut plain = String::with_capacity(word.len());
-    let mut strip = false;
+    let mut strips_marks = false;
     for c in word.nfd() {
         if is_combining_mark(c) {
-            if !strip {
+            if !strips_marks {
                 plain.push(c);
             }
             continue;
         }
-        strip = c.is_ascii_alphabetic() || is_latin_or_greek(c);
-        match undecomposed(c) {
+        strips_marks = c.is_ascii_alphabetic() || is_latin_or_greek(c);
+        match replacement(c) {
             Some(letters) => plain.push_str(letters),
             None => plain.push(c),
         }
@@ -38,7 +38,7 @@ fn is_latin_or_greek(c: char) -> bool {
 
 /// Returns the replacement of a letter with a stroke, or of a ligature, that Unicode does not
 /// decompose.
-fn undecomposed(c: char) -> Option<&'static str> {
+fn replacement(c: char) -> Option<&'static str> {
     Some(match c {
         'ø' => "o",
         'Ø' => "O",
@@ -64,7 +64,7 @@ fn undecomposed(c: char) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::folded;
+    use super::fold;
 
     #[test]
     fn latin_and_greek_only() {
@@ -80,7 +80,7 @@ mod tests {
             ("한국", "한국"),
             ("plain", "plain"),
         ] {
-            assert_eq!(folded(word), plain);
+            assert_eq!(fold(word), plain);
         }
     }
 }

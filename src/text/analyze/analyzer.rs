@@ -21,7 +21,7 @@ impl Analyzer {
         for word in &mut words {
             let mut folded = String::new();
             segment::fold(&spec, word, &mut folded);
-            *word = if spec.fold_accents { accents::folded(&folded) } else { folded };
+            *word = if spec.fold_accents { accents::fold(&folded) } else { folded };
         }
         spec.stop_words = words;
         spec.stop_words.sort();
@@ -80,8 +80,8 @@ const MAX_SHORT_WORDS: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct TermCounter {
     buffers: segment::Buffers,
-    /// Short words of the text that are looked up together.
-    short: Vec<ShortTerm>,
+    /// The short words to look up together.
+    short_words: Vec<ShortTerm>,
     /// The result of the filter and the dictionary for each folded word.
     cache: WordCache,
     /// The finished words of the text, concatenated, if n-grams need them.
@@ -102,25 +102,25 @@ impl TermCounter {
     ) -> usize {
         let spec = analyzer.spec();
         let mut unknown = 0;
-        let short = &mut self.short;
+        let short_words = &mut self.short_words;
         let unigrams = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
         if unigrams && analyzer.filter.is_identity() {
-            let mut found = |id: Option<u32>| match id {
+            let mut push = |id: Option<u32>| match id {
                 Some(id) => ids.push(id),
                 None => unknown += 1,
             };
-            short.clear();
+            short_words.clear();
             segment::words(spec, text, &mut self.buffers, &mut |word| {
-                let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT_WORDS {
-                    dictionary.ids(short, &mut found);
-                    short.clear();
+                let is_short = ShortTerm::of(word).map(|word| short_words.push(word)).is_some();
+                if !is_short || short_words.len() == MAX_SHORT_WORDS {
+                    dictionary.ids(short_words, &mut push);
+                    short_words.clear();
                 }
                 if !is_short {
-                    found(dictionary.id(word));
+                    push(dictionary.id(word));
                 }
             });
-            dictionary.ids(short, &mut found);
+            dictionary.ids(short_words, &mut push);
             return unknown;
         }
         if unigrams {
@@ -130,24 +130,24 @@ impl TermCounter {
                     dictionary.id((&*finished).into()).map_or(Outcome::Unknown, Outcome::Term)
                 }
             };
-            let mut found = |outcome: Outcome| match outcome {
+            let mut push = |outcome: Outcome| match outcome {
                 Outcome::Dropped => {}
                 Outcome::Unknown => unknown += 1,
                 Outcome::Term(id) => ids.push(id),
             };
-            short.clear();
+            short_words.clear();
             let cache = &mut self.cache;
             segment::words(spec, text, &mut self.buffers, &mut |word| {
-                let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
-                if !is_short || short.len() == MAX_SHORT_WORDS {
-                    cache.get_or_insert_all(short, &mut finish, &mut found);
-                    short.clear();
+                let is_short = ShortTerm::of(word).map(|word| short_words.push(word)).is_some();
+                if !is_short || short_words.len() == MAX_SHORT_WORDS {
+                    cache.get_or_insert_all(short_words, &mut finish, &mut push);
+                    short_words.clear();
                 }
                 if !is_short {
-                    found(cache.get_or_insert(word, &mut finish));
+                    push(cache.get_or_insert(word, &mut finish));
                 }
             });
-            cache.get_or_insert_all(short, &mut finish, &mut found);
+            cache.get_or_insert_all(short_words, &mut finish, &mut push);
             return unknown;
         }
         self.finished.clear();
@@ -179,16 +179,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_come_in_the_order_of_long_and_short_words() {
+    fn terms_keep_the_order_of_long_and_short_words() {
         let word = |number: usize| match number % 7 {
             0 => format!("wordslongerthansixteen{}", number % 50),
             _ => format!("running{}", number % 40),
         };
         let text = (0..3 * MAX_SHORT_WORDS).map(word).collect::<Vec<_>>().join(" ");
-        let short = text.replace("slongerthansixteen", "");
+        let short_text = text.replace("slongerthansixteen", "");
         for stemmer in [None, Some("english".parse().unwrap())] {
             let analyzer = Analyzer::new(AnalyzerSpec { stemmer, ..AnalyzerSpec::default() });
-            for text in [&text, &short] {
+            for text in [&text, &short_text] {
                 assert_eq!(analyzer.terms(text), analyzer.reference_terms(text));
             }
         }

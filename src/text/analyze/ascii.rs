@@ -28,15 +28,17 @@ fn class(byte: u8) -> u8 {
     }
 }
 
-/// Calls `word` with each word of ASCII text, by the rules WB5–WB13b. The other rules concern
-/// combining marks and other scripts. A word must contain a letter or a digit.
+/// Calls `word` with each word of ASCII text, according to the rules WB5–WB13b. The other rules
+/// concern combining marks and other scripts. A word must contain a letter or a digit.
 pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
     let bytes = text.as_bytes();
-    let joins = |at: usize| {
-        let Some(&[before, here, after]) = bytes.get(at - 1..=at + 1) else { return false };
+    let joins = |position: usize| {
+        let Some(&[before, middle, after]) = bytes.get(position - 1..=position + 1) else {
+            return false;
+        };
         let between = |kind| class(before) & kind != 0 && class(after) & kind != 0;
-        class(here) & MID_LETTER != 0 && between(LETTER)
-            || class(here) & MID_DIGIT != 0 && between(DIGIT)
+        class(middle) & MID_LETTER != 0 && between(LETTER)
+            || class(middle) & MID_DIGIT != 0 && between(DIGIT)
     };
     runs(
         text,
@@ -49,9 +51,9 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
             let after = words >> 1 | u64::from(next) << (BLOCK - 1);
             let mut candidates = middles & (words << 1 | carry) & after;
             while candidates != 0 {
-                let at = candidates.trailing_zeros();
+                let position = candidates.trailing_zeros();
                 candidates &= candidates - 1;
-                joined |= u64::from(joins(offset + at as usize)) << at;
+                joined |= u64::from(joins(offset + position as usize)) << position;
             }
             joined
         },
@@ -164,14 +166,14 @@ mod tests {
     #[test]
     fn bits_of_all_bytes() {
         for shift in 0..=u8::MAX {
-            let byte = |at: usize| shift.wrapping_add(at.to_le_bytes()[0]);
+            let byte = |index: usize| shift.wrapping_add(index.to_le_bytes()[0]);
             let block: [u8; BLOCK] = std::array::from_fn(byte);
             for test in [is_word_byte, is_middle] {
                 let expected: u64 =
-                    (0..).zip(block).map(|(at, byte)| u64::from(test(byte)) << at).sum();
+                    (0..).zip(block).map(|(index, byte)| u64::from(test(byte)) << index).sum();
                 assert_eq!(bits(&block, test), expected);
             }
-            let bytes: [u8; 16] = std::array::from_fn(|at| byte(37 * at));
+            let bytes: [u8; 16] = std::array::from_fn(|index| byte(37 * index));
             assert_eq!(top_bits(&bytes), top_bits_portable(&bytes), "{bytes:?}");
         }
     }

@@ -18,8 +18,8 @@ pub(super) fn ngrams(
     if let Some(range) = spec.word_ngrams {
         for first in 0..ends.len() {
             buffer.clear();
-            let last = (first + range.max()).min(ends.len());
-            for (length, index) in (first..last).enumerate() {
+            let end = (first + range.max()).min(ends.len());
+            for (length, index) in (first..end).enumerate() {
                 if length > 0 {
                     buffer.push(' ');
                 }
@@ -46,12 +46,13 @@ pub(super) fn ngrams(
 }
 
 fn char_ngrams(text: &str, range: NgramRange, buffer: &mut String, term: &mut impl FnMut(&str)) {
-    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let starts: Vec<usize> =
+        text.char_indices().map(|(start, _)| start).chain([text.len()]).collect();
     for length in range.min()..=range.max() {
-        for ends in starts.windows(length + 1) {
+        for bounds in starts.windows(length + 1) {
             buffer.clear();
             buffer.push(CHAR_NGRAM);
-            buffer.push_str(&text[ends[0]..ends[length]]);
+            buffer.push_str(&text[bounds[0]..bounds[length]]);
             term(buffer);
         }
     }

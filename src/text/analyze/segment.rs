@@ -83,7 +83,7 @@ fn ascii_words(
     }
     match spec.words {
         Words::Unicode | Words::WordCharacters => {
-            // The padding changes no word: the end of the text ends a word as well.
+            // The padding does not change any word: the end of the text would also end a word.
             lowered.push_str(PADDING);
             if spec.words == Words::Unicode {
                 ascii::uax29_words(lowered, word);
@@ -100,9 +100,9 @@ fn is_turkish(spec: &AnalyzerSpec) -> bool {
     spec.stemmer == Some(Stemmer::TURKISH) && spec.case != Case::Keep
 }
 
-/// Replaces typographic apostrophes by `'` and removes zero-width characters, byte order marks and
-/// variation selectors. `NFKC_Casefold` removes them too.
-fn plain(text: &str) -> Cow<'_, str> {
+/// Replaces typographic apostrophes with `'` and removes zero-width characters, byte order marks
+/// and variation selectors. `NFKC_Casefold` removes them too.
+fn normalize_characters(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_apostrophe(c) || is_default_ignorable(c)) {
         return Cow::Borrowed(text);
     }
@@ -129,7 +129,7 @@ fn is_default_ignorable(c: char) -> bool {
 /// Writes `text`, normalized and case-folded, to `folded`.
 pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
     let mut text = match spec.normalization {
-        Normalization::Nfkc => plain(text),
+        Normalization::Nfkc => normalize_characters(text),
         _ => Cow::Borrowed(text),
     };
     if is_turkish(spec) {
@@ -190,11 +190,11 @@ fn is_word_character(c: char) -> bool {
 fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
     let mut run = 0..0;
     let mut run_script = Script::Spaced;
-    for (at, with_blank) in text.unicode_word_indices() {
-        // A stray mark is joined to the space before it (WB4), but the space is not part of a word.
-        let found = with_blank.trim_start();
-        let start = at + with_blank.len() - found.len();
-        let script = Script::of(found);
+    for (offset, segment) in text.unicode_word_indices() {
+        // A combining mark after a space is joined to the space (WB4), which is not part of a word.
+        let found = segment.trim_start();
+        let start = offset + segment.len() - found.len();
+        let script = Script::detect(found);
         if script == run_script && run.end == start && !run.is_empty() {
             run.end += found.len();
             continue;
@@ -222,7 +222,7 @@ enum Script {
 }
 
 impl Script {
-    fn of(word: &str) -> Self {
+    fn detect(word: &str) -> Self {
         if word.chars().all(is_cjk) {
             Self::Cjk
         } else if word.chars().all(is_southeast_asian) {
@@ -236,8 +236,10 @@ impl Script {
 /// Calls `word` with the overlapping bigrams of the characters or grapheme clusters of a run.
 fn bigrams(run: &str, script: Script, word: &mut impl FnMut(Term<'_>)) {
     match script {
-        Script::SoutheastAsian => pairs(run, run.grapheme_indices(true).map(|(at, _)| at), word),
-        _ => pairs(run, run.char_indices().map(|(at, _)| at), word),
+        Script::SoutheastAsian => {
+            pairs(run, run.grapheme_indices(true).map(|(start, _)| start), word)
+        }
+        _ => pairs(run, run.char_indices().map(|(start, _)| start), word),
     }
 }
 
@@ -266,8 +268,8 @@ fn is_cjk(c: char) -> bool {
         | '\u{20000}'..='\u{3FFFF}')
 }
 
-/// Returns whether `c` belongs to Thai, Lao, Burmese, Khmer or another script of the region that is
-/// written without spaces between words.
+/// Returns whether `c` belongs to a Southeast Asian script without spaces between words, such as
+/// Thai, Lao, Burmese or Khmer.
 fn is_southeast_asian(c: char) -> bool {
     matches!(c,
         '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{1780}'..='\u{17FF}'
@@ -284,7 +286,7 @@ mod tests {
         AnalyzerSpec { case, words, ..AnalyzerSpec::default() }
     }
 
-    fn both(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {
+    fn fast_and_slow(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {
         let mut fast = Vec::new();
         let mut slow = Vec::new();
         words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
@@ -303,7 +305,7 @@ mod tests {
         let spec = AnalyzerSpec::default();
         for text in ["don\u{2019}t", "don\u{2018}t", "do\u{2060}n't", "\u{FEFF}don't\u{200B}"] {
             assert_eq!(folded(&spec, text), "don't");
-            assert_eq!(both(&spec, text).0, ["don't"]);
+            assert_eq!(fast_and_slow(&spec, text).0, ["don't"]);
         }
         let plain = AnalyzerSpec { normalization: Normalization::None, ..spec };
         assert_eq!(folded(&plain, "don\u{2019}t"), "don\u{2019}t");
@@ -314,13 +316,13 @@ mod tests {
         let spec = AnalyzerSpec::default();
         assert_eq!(folded(&spec, "İZMİR"), "izmir");
         // A combining dot is removed in every word, whether the text contains `İ` or not.
-        let (fast, slow) = both(&spec, "İ i\u{307}zmir");
+        let (fast, slow) = fast_and_slow(&spec, "İ i\u{307}zmir");
         assert_eq!(fast, ["i", "izmir"]);
         assert_eq!(fast, slow);
         assert_eq!(folded(&spec, "i\u{307}zmir"), "izmir");
         let turkish = AnalyzerSpec { stemmer: Some(Stemmer::TURKISH), ..spec };
         assert_eq!(folded(&turkish, "IŞIK İZMİR I\u{307}"), "ışık izmir i");
-        let (fast, slow) = both(&turkish, "ISPARTA x");
+        let (fast, slow) = fast_and_slow(&turkish, "ISPARTA x");
         assert_eq!(fast, ["ısparta", "x"]);
         assert_eq!(fast, slow);
     }
@@ -329,7 +331,7 @@ mod tests {
     #[test]
     fn pairs_of_grapheme_clusters() {
         let spec = AnalyzerSpec::default();
-        assert_eq!(both(&spec, "กินข้าว กา ก").0, ["กิน", "นข้", "ข้า", "าว", "กา", "ก"]);
+        assert_eq!(fast_and_slow(&spec, "กินข้าว กา ก").0, ["กิน", "นข้", "ข้า", "าว", "กา", "ก"]);
     }
 
     fn specs() -> Vec<AnalyzerSpec> {
@@ -345,7 +347,7 @@ mod tests {
         #[test]
         fn ascii_path_gives_the_words_of_uax29(text in "[ -~\t\r\n]{0,60}") {
             for spec in specs() {
-                let (fast, slow) = both(&spec, &text);
+                let (fast, slow) = fast_and_slow(&spec, &text);
                 prop_assert_eq!(fast, slow);
             }
         }
@@ -353,28 +355,28 @@ mod tests {
         #[test]
         fn ascii_path_on_few_characters(text in "[ aB1_.:,;'\"\u{b}-]{0,24}") {
             for spec in specs() {
-                let (fast, slow) = both(&spec, &text);
+                let (fast, slow) = fast_and_slow(&spec, &text);
                 prop_assert_eq!(fast, slow);
             }
         }
 
-        /// Words and joining characters at the boundaries of 64-byte blocks.
+        /// Tests words and joining characters at the boundaries of 64-byte blocks.
         #[test]
         fn ascii_path_across_blocks(before in 50usize..66, text in "[ a1_.,;']{10,100}") {
             let text = format!("{}{text}", " ".repeat(before));
             for spec in specs() {
-                let (fast, slow) = both(&spec, &text);
+                let (fast, slow) = fast_and_slow(&spec, &text);
                 prop_assert_eq!(fast, slow);
             }
         }
 
         #[test]
-        fn chunks_give_the_words_of_the_whole(
+        fn chunks_give_the_words_of_the_whole_text(
             text in "[ \nabC1._'\u{301}\u{200d}\u{ad}\u{df}\u{3a3}\u{5d0}\"\u{915}\u{93f}\u{4e2d}\
                 \u{6587}\u{30ab}\u{ac00}\u{fb01}\u{a8}\u{3000}\u{3099}\u{1f1e6}]{0,24}"
         ) {
             for spec in specs() {
-                let (fast, slow) = both(&spec, &text);
+                let (fast, slow) = fast_and_slow(&spec, &text);
                 prop_assert_eq!(fast, slow);
             }
         }
@@ -382,14 +384,14 @@ mod tests {
         #[test]
         fn chunks_on_any_text(text in "\\PC{0,40}") {
             for spec in specs() {
-                let (fast, slow) = both(&spec, &text);
+                let (fast, slow) = fast_and_slow(&spec, &text);
                 prop_assert_eq!(fast, slow);
             }
         }
     }
 
     fn uax29(text: &str) -> Vec<String> {
-        both(&AnalyzerSpec::default(), text).0
+        fast_and_slow(&AnalyzerSpec::default(), text).0
     }
 
     #[test]

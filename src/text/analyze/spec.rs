@@ -138,7 +138,7 @@ pub struct AnalyzerSpec {
     pub stop_words: Vec<String>,
     /// The Snowball stemmer, or `None` to keep words as they are.
     pub stemmer: Option<Stemmer>,
-    /// The lengths of word n-grams, or `None` for no words at all.
+    /// The lengths of word n-grams, or `None` for none. Length 1 stands for single words.
     pub word_ngrams: Option<NgramRange>,
     /// The lengths of character n-grams, or `None` for none. Their terms begin with `~`.
     pub char_ngrams: Option<NgramRange>,

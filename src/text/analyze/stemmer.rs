@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Stemmer(Algorithm);
 
+/// The English name, the ISO 639-1 code and the algorithm of each language, ordered by name.
 const LANGUAGES: [(&str, &str, Algorithm); 18] = [
     ("arabic", "ar", Algorithm::Arabic),
     ("danish", "da", Algorithm::Danish),

@@ -30,8 +30,8 @@ static LISTS: LazyLock<Lists> = LazyLock::new(|| {
 /// ```
 pub fn stop_words(language: &str) -> Option<&'static [&'static str]> {
     let (codes, lists) = &*LISTS;
-    let at = codes.iter().position(|&code| code == language)?;
-    Some(&lists[at])
+    let index = codes.iter().position(|&code| code == language)?;
+    Some(&lists[index])
 }
 
 /// Returns the ISO 639-1 codes of the languages with a stop-word list.
@@ -70,8 +70,8 @@ pub fn stop_word_language(name: &str) -> Option<&'static str> {
 /// assert_eq!(stop_word_list_name(&["the".to_owned()]), None);
 /// ```
 pub fn stop_word_list_name(words: &[String]) -> Option<&'static str> {
-    let is_of = |(_, code): &&(&str, &str)| stop_words(code).is_some_and(|list| list == words);
-    NAMES.iter().find(is_of).map(|&(name, _)| name)
+    let matches = |(_, code): &&(&str, &str)| stop_words(code).is_some_and(|list| list == words);
+    NAMES.iter().find(matches).map(|&(name, _)| name)
 }
 
 /// Returns the English name of a language with a stop-word list, given its code.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lists_are_those_of_the_crate() {
+    fn the_lists_equal_the_lists_of_the_crate() {
         assert_eq!(stop_word_languages(), ::stop_words::available_languages());
         for &language in stop_word_languages() {
             assert_eq!(stop_words(language), ::stop_words::lookup(language), "{language}");

@@ -2,7 +2,8 @@
 
 use crate::text::term_store::{Dictionary, Interner, ShortTerm, Term};
 
-/// The cache is cleared when its words exceed this many bytes, because a stream may be endless.
+/// The maximum number of bytes of cached words. A larger cache is cleared, because a stream may be
+/// endless.
 const CACHE_BYTES: usize = 1 << 22;
 
 /// The result of the filter and the dictionary for a word.

@@ -38,13 +38,13 @@ impl WordFilter {
     /// Returns the finished form of a folded word, or `None` if the word is dropped.
     pub(super) fn finish<'a>(&self, word: &'a str) -> Option<Cow<'a, str>> {
         let word = if self.fold_accents && !word.is_ascii() {
-            Cow::Owned(accents::folded(word))
+            Cow::Owned(accents::fold(word))
         } else {
             Cow::Borrowed(word)
         };
-        let short =
+        let is_short =
             self.min_length > 1 && word.chars().take(self.min_length).count() < self.min_length;
-        if short || self.stop_words.contains(word.as_ref()) {
+        if is_short || self.stop_words.contains(word.as_ref()) {
             return None;
         }
         Some(match (self.stemmer, word) {

@@ -1,7 +1,7 @@
-//! Annif lines: a text, a tab, and the URIs of its subjects, separated by white space.
+//! Reads Annif lines: a text, a tab, and the URIs of its subjects, separated by white space.
 //!
 //! URIs may be in angle brackets, which are not part of the label. In the `.tsv` file of a
-//! document, each line holds a URI and its name; the URI is the label.
+//! document, each line contains a URI and its name; the URI is the label.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
@@ -10,13 +10,13 @@ use super::options::{LabelUse, ReadOptions};
 
 pub(super) struct Annif {
     lines: Lines,
-    labels_needed: bool,
+    needs_labels: bool,
 }
 
 impl Annif {
     pub(super) fn new(lines: Lines, options: &ReadOptions) -> Self {
-        let labels_needed = options.labels == LabelUse::Required && options.qrels.is_none();
-        Self { lines, labels_needed }
+        let needs_labels = options.labels == LabelUse::Required && options.qrels.is_none();
+        Self { lines, needs_labels }
     }
 }
 
@@ -30,7 +30,7 @@ impl Iterator for Annif {
         };
         let place = self.lines.place();
         let (text, uris) = line.split_once('\t').unwrap_or((&line, ""));
-        if uris.is_empty() && self.labels_needed {
+        if uris.is_empty() && self.needs_labels {
             let found = "a line without a tab".to_owned();
             return Some(Err(
                 Problem::Unexpected { found, expected: "`text<TAB><uri>`" }.at(&place)

@@ -16,32 +16,32 @@ use crate::threads::{Task, Threads};
 /// The maximum number of blocks per thread that are waiting, being parsed, or parsed but not yet
 /// consumed.
 const BLOCKS_PER_THREAD: usize = 3;
-pub(super) type Parsed<T> = Vec<Result<T, CorpusError>>;
+pub(super) type ParsedBlock<T> = Vec<Result<T, CorpusError>>;
 
 /// The records of a file, in order. The consuming thread may also be a worker of the pool. It
-/// parses the block that it needs next itself unless another thread has started it.
+/// parses the next block itself unless another thread has already started it.
 pub(super) struct BlockReader<T> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
     budget: Arc<MemoryBudget>,
     /// The thread that cuts blocks; `None` after the last block.
-    cutting: Option<JoinHandle<()>>,
+    cutter_thread: Option<JoinHandle<()>>,
 }
 
 /// A block that is queued, being parsed or parsed.
 struct Block<T> {
     bytes: usize,
-    parsed: Task<Parsed<T>>,
+    parsed: Task<ParsedBlock<T>>,
 }
 
-/// An unparsed block and its size, or `None` after the last block.
-pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
+/// An unparsed block and its size in bytes, or `None` after the last block.
+pub(super) type NextBlock<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl<T: Send + 'static> BlockReader<T> {
     /// Returns the records that `parse` reads from the lines of each block.
     pub(super) fn from_lines(
         mut cutter: Cutter,
-        parse: impl Fn(Lines) -> Parsed<T> + Send + Sync + 'static,
+        parse: impl Fn(Lines) -> ParsedBlock<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> Result<Self, CorpusError> {
         let place = Place { line: None, ..cutter.empty_block().place() };
@@ -57,18 +57,23 @@ impl<T: Send + 'static> BlockReader<T> {
     /// Starts the thread that cuts blocks with `next`. Returns the records that `parse` reads from
     /// them.
     pub(super) fn start<B: Send + 'static>(
-        next: impl FnMut() -> Cut<B> + Send + 'static,
-        parse: impl Fn(B) -> Parsed<T> + Send + Sync + 'static,
+        next: impl FnMut() -> NextBlock<B> + Send + 'static,
+        parse: impl Fn(B) -> ParsedBlock<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let threads = threads.clone();
         let budget = Arc::new(MemoryBudget::new(BLOCKS_PER_THREAD * threads.count() * BLOCK));
         let (sender, blocks) = channel();
         let cutter_budget = Arc::clone(&budget);
-        let cutting = thread::Builder::new()
+        let cutter_thread = thread::Builder::new()
             .name("cut".to_owned())
             .spawn(move || cut_all(next, &Arc::new(parse), &threads, &cutter_budget, &sender))?;
-        Ok(Self { blocks, block: Vec::new().into_iter(), budget, cutting: Some(cutting) })
+        Ok(Self {
+            blocks,
+            block: Vec::new().into_iter(),
+            budget,
+            cutter_thread: Some(cutter_thread),
+        })
     }
 }
 
@@ -95,7 +100,7 @@ impl MemoryBudget {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a block fits the budget, no other block is in use, or the consumer is gone.
+    /// Waits until a block fits in the budget, no other block is in use, or the consumer is gone.
     /// Returns false if the consumer is gone.
     fn take(&self, bytes: usize) -> bool {
         let is_full = |&mut (used, closed): &mut (usize, bool)| {
@@ -121,8 +126,8 @@ impl MemoryBudget {
 
 /// Cuts blocks and starts parsing them, until the end of the source or until the consumer is gone.
 fn cut_all<B: Send + 'static, T: Send + 'static>(
-    mut next: impl FnMut() -> Cut<B>,
-    parse: &Arc<impl Fn(B) -> Parsed<T> + Send + Sync + 'static>,
+    mut next: impl FnMut() -> NextBlock<B>,
+    parse: &Arc<impl Fn(B) -> ParsedBlock<T> + Send + Sync + 'static>,
     threads: &Threads,
     budget: &MemoryBudget,
     blocks: &Sender<Block<T>>,
@@ -162,8 +167,8 @@ impl<T> Iterator for BlockReader<T> {
                 self.budget.give_back(bytes);
                 continue;
             }
-            // The thread has ended, at the end of the file or with a panic.
-            if let Some(Err(panic)) = self.cutting.take().map(JoinHandle::join) {
+            // The cutter thread has reached the end of the file or has panicked.
+            if let Some(Err(panic)) = self.cutter_thread.take().map(JoinHandle::join) {
                 resume_unwind(panic);
             }
             return None;

@@ -6,30 +6,30 @@ use std::sync::Arc;
 use super::encoding::{OnBadUtf8, read_error};
 use super::error::CorpusError;
 use super::lines::Lines;
-use super::peeked::{Bytes, PeekReader, failing};
+use super::peeked::{Bytes, PeekReader, failing_stream};
 use super::place::Place;
 use super::quotes::Quotes;
 use crate::limits::LimitedReader;
 
 const BUFFER: usize = 1 << 16;
-/// The target size of a block in bytes. A block grows to this size, or further until it contains a
-/// complete record. It ends with its last complete record.
+/// The target size of a block in bytes. A block is larger if it would not contain a complete record
+/// otherwise. It ends with its last complete record.
 pub(super) const BLOCK: usize = 1 << 18;
 
 /// The rule that determines where records end.
-pub(super) enum Ends {
+pub(super) enum RecordEnds {
     /// At the end of each line.
     Lines,
     /// At line ends outside quotes. The value tracks the quotes up to the current position.
     Quoted(Quotes),
-    /// Where this function finds an end in a pair of consecutive lines. The first line of a block
-    /// is paired with an empty line.
-    Between(fn(&[u8], &[u8]) -> Option<End>),
+    /// Where this function finds an end in two consecutive lines. The first line of a block is
+    /// paired with an empty line.
+    Between(fn(&[u8], &[u8]) -> Option<RecordEnd>),
 }
 
 /// Where a record ends relative to the second of two lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum RecordEnd {
     BeforeSecond,
     AfterSecond,
 }
@@ -38,7 +38,7 @@ pub(super) enum End {
 pub(super) struct Cutter {
     pub(super) name: Arc<str>,
     pub(super) bytes: PeekReader,
-    pub(super) ends: Ends,
+    pub(super) ends: RecordEnds,
     /// The number of lines before the next block.
     pub(super) line: u64,
     pub(super) offset: u64,
@@ -46,37 +46,37 @@ pub(super) struct Cutter {
     pub(super) max_record: u64,
     /// The bytes after the last complete record of the previous block.
     pub(super) rest: Vec<u8>,
-    pub(super) ended: bool,
+    pub(super) is_at_end: bool,
     /// The error that followed the complete records of the previous block.
-    pub(super) failed: Option<io::Error>,
+    pub(super) pending_error: Option<io::Error>,
 }
 
 impl Cutter {
     /// Returns the lines of the next block. A record that exceeds the size limit is truncated, but
     /// remains over the limit, so the parser reports the error.
     pub(super) fn next_block(&mut self) -> Result<Option<Lines>, CorpusError> {
-        if let Some(error) = self.failed.take() {
+        if let Some(error) = self.pending_error.take() {
             return Err(self.error(error));
         }
         let mut block = std::mem::take(&mut self.rest);
-        // The bytes left from the previous block contain no end of a record, and their quotes have
-        // been tracked.
+        // The rest of the previous block contains no end of a record, and its quotes have been
+        // tracked.
         let mut searched = block.len();
         // The end of the last complete record of the block.
-        let mut whole = 0;
-        while !self.ended {
-            if matches!(self.ends, Ends::Quoted(_)) || block.len() >= BLOCK {
-                whole = self.last_end(&block, searched).unwrap_or(whole);
+        let mut complete_end = 0;
+        while !self.is_at_end {
+            if matches!(self.ends, RecordEnds::Quoted(_)) || block.len() >= BLOCK {
+                complete_end = self.last_end(&block, searched).unwrap_or(complete_end);
                 searched = block.len();
             }
             if block.len() >= BLOCK {
-                if whole > 0 {
-                    self.rest = block.split_off(whole);
+                if complete_end > 0 {
+                    self.rest = block.split_off(complete_end);
                     break;
                 }
                 if block.len() as u64 > self.max_record {
                     // The block contains no complete record. Parsing it reports the error.
-                    self.ended = true;
+                    self.is_at_end = true;
                     break;
                 }
             }
@@ -84,28 +84,30 @@ impl Cutter {
             block.reserve(read_size);
             // If reading fails, `block` still receives the bytes before the error.
             match self.bytes.by_ref().take(read_size as u64).read_to_end(&mut block) {
-                Ok(read) => self.ended = read < read_size,
-                Err(error) if matches!(self.ends, Ends::Between(_)) => {
+                Ok(read) => self.is_at_end = read < read_size,
+                Err(error) if matches!(self.ends, RecordEnds::Between(_)) => {
                     // Only the parser knows which problem comes first.
-                    self.ended = true;
-                    let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing(error)));
+                    self.is_at_end = true;
+                    let bytes: Bytes =
+                        Box::new(io::Cursor::new(block).chain(failing_stream(error)));
                     let bytes = LimitedReader::new(bytes, "a record", self.max_record);
                     let lines = Lines { bytes, line: self.line, ..self.empty_block() };
                     return Ok(Some(lines));
                 }
                 Err(error) => {
-                    self.ended = true;
+                    self.is_at_end = true;
                     // Deliver the complete records before the error first.
-                    let whole = self.last_end(&block, searched).unwrap_or(whole);
-                    if (block.len() - whole) as u64 > self.max_record {
-                        // The record exceeds the limit; this error takes precedence.
+                    let complete_end = self.last_end(&block, searched).unwrap_or(complete_end);
+                    if (block.len() - complete_end) as u64 > self.max_record {
+                        // The parser reports that the record exceeds the limit. That error takes
+                        // precedence.
                         break;
                     }
-                    if whole == 0 {
+                    if complete_end == 0 {
                         return Err(self.error(error));
                     }
-                    block.truncate(whole);
-                    self.failed = Some(error);
+                    block.truncate(complete_end);
+                    self.pending_error = Some(error);
                 }
             }
         }
@@ -114,11 +116,11 @@ impl Cutter {
 
     /// Returns the end of the last complete record that ends at or after `searched`.
     fn last_end(&mut self, block: &[u8], searched: usize) -> Option<usize> {
-        let new = &block[searched..];
+        let unsearched = &block[searched..];
         let end = match &mut self.ends {
-            Ends::Quoted(quotes) => quotes.last_end(new, |_| ()),
-            Ends::Lines => last_line_end(new),
-            Ends::Between(end) => return last_end_between(block, searched, *end),
+            RecordEnds::Quoted(quotes) => quotes.last_end(unsearched, |_| ()),
+            RecordEnds::Lines => last_line_end(unsearched),
+            RecordEnds::Between(end) => return last_end_between(block, searched, *end),
         };
         end.map(|end| searched + end)
     }
@@ -159,30 +161,30 @@ impl Cutter {
 
 /// Returns the offset after the last line feed.
 fn last_line_end(bytes: &[u8]) -> Option<usize> {
-    memchr::memrchr(b'\n', bytes).map(|at| at + 1)
+    memchr::memrchr(b'\n', bytes).map(|index| index + 1)
 }
 
 /// Returns the last end of a record that `end` finds in the lines that end at or after `searched`.
 fn last_end_between(
     block: &[u8],
     searched: usize,
-    end: fn(&[u8], &[u8]) -> Option<End>,
+    end: fn(&[u8], &[u8]) -> Option<RecordEnd>,
 ) -> Option<usize> {
-    let line_before = |at: usize| last_line_end(&block[..at.saturating_sub(1)]).unwrap_or(0);
-    let mut at = last_line_end(&block[..searched]).unwrap_or(0);
+    let line_before = |start: usize| last_line_end(&block[..start.saturating_sub(1)]).unwrap_or(0);
+    let mut start = last_line_end(&block[..searched]).unwrap_or(0);
     let mut last = None;
-    let mut before = &block[line_before(at)..at];
-    for line in block[at..].split_inclusive(|&byte| byte == b'\n') {
+    let mut previous = &block[line_before(start)..start];
+    for line in block[start..].split_inclusive(|&byte| byte == b'\n') {
         if line.last() != Some(&b'\n') {
             break;
         }
-        match end(before, line) {
-            Some(End::BeforeSecond) if at > 0 => last = Some(at),
-            Some(End::AfterSecond) => last = Some(at + line.len()),
+        match end(previous, line) {
+            Some(RecordEnd::BeforeSecond) if start > 0 => last = Some(start),
+            Some(RecordEnd::AfterSecond) => last = Some(start + line.len()),
             _ => {}
         }
-        at += line.len();
-        before = line;
+        start += line.len();
+        previous = line;
     }
     last
 }

@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::cutter::Ends;
+use super::cutter::RecordEnds;
 use super::document::{Content, Document};
 use super::encoding::{OnBadUtf8, read_error, utf8};
 use super::error::{CorpusError, FieldRole, Problem};
-use super::label_cell::{LABEL_FIELDS, indicator, is_list, labels_of_text};
+use super::label_cell::{LABEL_FIELDS, is_list, labels_of_text, parse_indicator};
 use super::lines::Lines;
 use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::peeked::Bytes;
 use super::place::Place;
 use super::quotes::Quotes;
-use super::records::{Records, one_by_one, parsed_in_blocks, threads_for};
+use super::records::{Records, parse_blocks, read_one_by_one, threads_for};
 use super::source::Source;
 use super::table::{Dialect, looks_like_data};
 use crate::limits::LimitedReader;
@@ -28,8 +28,8 @@ pub(super) fn read(
     separator: u8,
 ) -> Result<Records, CorpusError> {
     let dialect = {
-        let wanted = options.table_columns();
-        Dialect::of(source.first_line()?, separator, &wanted, options.table)
+        let columns = options.table_columns();
+        Dialect::detect(source.first_line()?, separator, &columns, options.table)
     };
     let Some(threads) = threads_for(&source, options) else {
         let place = source.place();
@@ -38,9 +38,9 @@ pub(super) fn read(
         let mut records =
             Delimited::new(source.into_records(), quotes, place, on_bad_utf8, options);
         records.read_columns()?;
-        return Ok(one_by_one(records, options));
+        return Ok(read_one_by_one(records, options));
     };
-    let mut cutter = source.blocks(Ends::Quoted(Quotes::new(dialect, 1)));
+    let mut cutter = source.blocks(RecordEnds::Quoted(Quotes::new(dialect, 1)));
     let first = cutter.next_block()?.unwrap_or_else(|| cutter.empty_block());
     let mut first = Delimited::from_lines(first, dialect, options);
     first.read_columns()?;
@@ -50,8 +50,8 @@ pub(super) fn read(
         records.columns = Arc::clone(&columns);
         Ok(records)
     };
-    let first = one_by_one(first, options);
-    Ok(Box::new(first.chain(parsed_in_blocks(cutter, open, options, threads)?)))
+    let first = read_one_by_one(first, options);
+    Ok(Box::new(first.chain(parse_blocks(cutter, open, options, threads)?)))
 }
 
 struct Delimited {
@@ -64,7 +64,7 @@ struct Delimited {
     place: Place,
     /// Whether `record` is the first record of a table without a header, read to count the columns
     /// but not yet returned.
-    is_waiting: bool,
+    is_pending: bool,
 }
 
 /// The indices of the fields that are read.
@@ -99,10 +99,11 @@ impl Delimited {
         on_bad_utf8: OnBadUtf8,
         options: &Arc<ReadOptions>,
     ) -> Self {
-        // Records of another length are reported by `read`, which knows the place.
+        // `read` reports records with a different number of fields, because it knows the place.
         let reader = quotes.dialect().parser();
         let record_lines = VecDeque::new();
-        let bytes = QuoteTracker { bytes, read: 0, quotes, record_lines, open_at_end: false };
+        let bytes =
+            QuoteTracker { bytes, bytes_read: 0, quotes, record_lines, ends_in_quotes: false };
         Self {
             reader: reader.from_reader(bytes),
             record: csv::ByteRecord::new(),
@@ -110,12 +111,12 @@ impl Delimited {
             options: Arc::clone(options),
             on_bad_utf8,
             place,
-            is_waiting: false,
+            is_pending: false,
         }
     }
 
     fn from_lines(lines: Lines, dialect: Dialect, options: &Arc<ReadOptions>) -> Self {
-        let quotes = Quotes::new(dialect, lines.before() + 1);
+        let quotes = Quotes::new(dialect, lines.lines_read() + 1);
         let place = lines.place();
         let on_bad_utf8 = lines.on_bad_utf8();
         Self::new(lines.into_records(), quotes, place, on_bad_utf8, options)
@@ -125,17 +126,17 @@ impl Delimited {
     fn advance(&mut self) -> Result<bool, CorpusError> {
         let parsed = self.reader.position().byte();
         self.reader.get_mut().begin_record(parsed);
-        let more = self.reader.read_byte_record(&mut self.record);
+        let has_record = self.reader.read_byte_record(&mut self.record);
         let bytes = self.reader.get_mut();
         if let Some(line) = bytes.record_lines.pop_front() {
             self.place.line = Some(line);
         }
-        let more = more.map_err(|error| csv_error(error, &self.place))?;
+        let has_record = has_record.map_err(|error| csv_error(error, &self.place))?;
         // An unclosed quote turns the rest of the file into one field.
-        if bytes.open_at_end {
+        if bytes.ends_in_quotes {
             return Err(Problem::OpenQuote.at(&self.place));
         }
-        Ok(more)
+        Ok(has_record)
     }
 
     /// Finds the columns by the names in the first record. Without a header, the column names are
@@ -158,7 +159,7 @@ impl Delimited {
             return Err(Problem::NoDocument.at(&place));
         }
         if !dialect.has_header {
-            self.is_waiting = has_record;
+            self.is_pending = has_record;
             names = (1..=names.len()).map(|number| number.to_string()).collect();
         }
         let columns = Columns::find(&names, &self.options);
@@ -167,7 +168,7 @@ impl Delimited {
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
-        if !std::mem::take(&mut self.is_waiting) && !self.advance()? {
+        if !std::mem::take(&mut self.is_pending) && !self.advance()? {
             return Ok(None);
         }
         let place = self.place.clone();
@@ -192,9 +193,10 @@ impl Delimited {
         let text = |&column: &Option<usize>| Ok(optional(column)?.unwrap_or_default().into_owned());
         let texts: Vec<String> = texts.map(text).collect::<Result<_, Problem>>()?;
         for text in &texts {
-            self.note_rows_in(text);
+            self.note_quoted_rows(text);
         }
-        let vector = optional(self.columns.vector)?.map(|field| numbers(&field)).transpose()?;
+        let vector =
+            optional(self.columns.vector)?.map(|field| parse_numbers(&field)).transpose()?;
         let content = Content::of_columns(texts, self.options.fields);
         let labels = match &self.columns.labels {
             LabelColumns::None => Vec::new(),
@@ -210,11 +212,10 @@ impl Delimited {
                 let mut labels = Vec::new();
                 for (column, name) in columns {
                     let cell = field(*column)?;
-                    let has = indicator(&cell).ok_or_else(|| Problem::NotAnIndicator {
-                        field: name.clone(),
-                        found: cell.into_owned(),
+                    let has_label = parse_indicator(&cell).ok_or_else(|| {
+                        Problem::NotAnIndicator { field: name.clone(), found: cell.into_owned() }
                     })?;
-                    labels.extend(has.then(|| name.clone()));
+                    labels.extend(has_label.then(|| name.clone()));
                 }
                 labels
             }
@@ -234,8 +235,8 @@ impl Delimited {
 
     /// Adds a note if a field probably contains entire rows because of a stray quote. The inner
     /// lines of such a field have the separators of a row, without spaces after them.
-    fn note_rows_in(&self, field: &str) {
-        const FEWEST_LINES: usize = 4;
+    fn note_quoted_rows(&self, field: &str) {
+        const MIN_LINES: usize = 4;
         if self.options.notes.is_none() || self.columns.count < 2 || !field.contains('\n') {
             return;
         }
@@ -247,7 +248,7 @@ impl Delimited {
         };
         let lines = field.lines().count();
         let mut inner = field.lines().take(lines - 1).skip(1);
-        if lines >= FEWEST_LINES && inner.all(is_row) {
+        if lines >= MIN_LINES && inner.all(is_row) {
             self.options.note(|| Note::QuotedRows { place: self.place.clone(), lines });
         }
     }
@@ -264,14 +265,16 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let are_needed = options.labels == LabelUse::Required;
-        let labels = options.label_columns.iter().filter(|_| are_needed);
-        let wanted = options.text_columns.iter().chain(labels);
-        let absent: Vec<String> = wanted.filter(|name| position(name).is_none()).cloned().collect();
+        let labels_required = options.labels == LabelUse::Required;
+        let labels = options.label_columns.iter().filter(|_| labels_required);
+        let required = options.text_columns.iter().chain(labels);
+        let absent: Vec<String> =
+            required.filter(|name| position(name).is_none()).cloned().collect();
         if absent.len() > 1 && names.len() > 1 && !looks_like_data(names) {
             return Err(Problem::MissingColumns { fields: absent, found: names.to_vec() });
         }
-        let needed = |name: &str, role| position(name).ok_or_else(|| missing(&[name], names, role));
+        let needed =
+            |name: &str, role| position(name).ok_or_else(|| missing_field(&[name], names, role));
         let named_or = |named: &Option<String>, default: Option<&str>, role| match named {
             Some(name) => needed(name, role).map(Some),
             None => Ok(default.and_then(position)),
@@ -285,7 +288,7 @@ impl Columns {
         let vector = options.vector_field.as_ref();
         let vector = vector.map(|name| needed(name, FieldRole::Vector)).transpose()?;
         let label = |name: &String| match position(name) {
-            None if are_needed => Err(missing(&[name], names, FieldRole::Label)),
+            None if labels_required => Err(missing_field(&[name], names, FieldRole::Label)),
             found => Ok(found.map(|column| (column, name.clone()))),
         };
         let labels = match options.label_columns.as_slice() {
@@ -296,8 +299,8 @@ impl Columns {
                 Some(LabelColumns::Indicators(columns.collect::<Result<_, _>>()?))
             }
         };
-        if labels.is_none() && are_needed && options.qrels.is_none() {
-            return Err(missing(&LABEL_FIELDS, names, FieldRole::Label));
+        if labels.is_none() && labels_required && options.qrels.is_none() {
+            return Err(missing_field(&LABEL_FIELDS, names, FieldRole::Label));
         }
         let labels = labels.unwrap_or_default();
         let id = named_or(&options.id_column, Some("id"), FieldRole::Id)?;
@@ -320,7 +323,7 @@ impl Columns {
 }
 
 /// Returns the problem with a header that contains none of `fields`.
-fn missing(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
+fn missing_field(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
     let fields = fields.iter().map(|&field| field.to_owned()).collect();
     match names {
         [only] => Problem::OneColumn { fields, found: only.clone() },
@@ -330,7 +333,7 @@ fn missing(fields: &[&str], names: &[String], role: FieldRole) -> Problem {
 }
 
 /// Parses the numbers of a vector, such as `0.5 1 -2`, `0.5, 1, -2` or `[0.5, 1, -2]`.
-fn numbers(field: &str) -> Result<Vec<f32>, Problem> {
+fn parse_numbers(field: &str) -> Result<Vec<f32>, Problem> {
     let inner = field.trim();
     let inner = inner.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(inner);
     let items = inner.split(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ';'));
@@ -352,28 +355,28 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
 /// Tracks quotes, to find the first line of each record and to detect unclosed quotes.
 struct QuoteTracker {
     bytes: LimitedReader<Bytes>,
-    read: u64,
+    bytes_read: u64,
     quotes: Quotes,
     /// The first lines of the records that have not been parsed yet.
     record_lines: VecDeque<u64>,
     /// Whether the file ended inside quotes.
-    open_at_end: bool,
+    ends_in_quotes: bool,
 }
 
 impl QuoteTracker {
     /// Begins the next record. `parsed` is the number of bytes that belong to earlier records.
     fn begin_record(&mut self, parsed: u64) {
-        self.bytes.restart(self.read.saturating_sub(parsed));
+        self.bytes.restart(self.bytes_read.saturating_sub(parsed));
     }
 }
 
 impl Read for QuoteTracker {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.bytes.read(out)?;
-        self.read += read as u64;
-        let _ = self.quotes.last_end(&out[..read], |line| self.record_lines.push_back(line));
-        self.open_at_end = read == 0 && !out.is_empty() && self.quotes.is_open();
-        Ok(read)
+        let bytes_read = self.bytes.read(out)?;
+        self.bytes_read += bytes_read as u64;
+        let _ = self.quotes.last_end(&out[..bytes_read], |line| self.record_lines.push_back(line));
+        self.ends_in_quotes = bytes_read == 0 && !out.is_empty() && self.quotes.is_open();
+        Ok(bytes_read)
     }
 }
 
@@ -384,7 +387,7 @@ mod tests {
     use crate::random::Random;
 
     fn comma() -> Dialect {
-        Dialect::of(b"", b',', &[], TableOptions::default())
+        Dialect::detect(b"", b',', &[], TableOptions::default())
     }
 
     fn records(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
@@ -394,7 +397,7 @@ mod tests {
         reader.byte_records().map(|record| fields(record.unwrap())).collect()
     }
 
-    /// Wherever a text is cut, the two pieces together contain the same records as the text.
+    /// Wherever a text is cut, the two parts together contain the same records as the text.
     #[test]
     fn cuts_are_between_records() {
         let mut random = Random::new(5);
@@ -405,15 +408,15 @@ mod tests {
             let mut quotes = Quotes::new(comma(), 1);
             let whole = records(&text);
             let mut record_count = 0;
-            for (at, byte) in text.iter().enumerate() {
+            for (index, byte) in text.iter().enumerate() {
                 if quotes.last_end(&[*byte], |_| record_count += 1).is_some() {
-                    let parts = [records(&text[..=at]), records(&text[at + 1..])].concat();
+                    let parts = [records(&text[..=index]), records(&text[index + 1..])].concat();
                     assert_eq!(
                         parts,
                         whole,
                         "{:?} cut at {}",
                         String::from_utf8_lossy(&text),
-                        at + 1
+                        index + 1
                     );
                     cuts += 1;
                 }

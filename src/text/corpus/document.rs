@@ -63,7 +63,7 @@ impl Document {
         self
     }
 
-    /// Returns a hash of the content and the vector. White space around a text does not matter.
+    /// Returns a hash of the content and the vector. Ignores white space around a text.
     pub(crate) fn content_hash(&self) -> u64 {
         use std::hash::{BuildHasher, Hash, Hasher};
         let mut hasher = foldhash::quality::FixedState::default().build_hasher();
@@ -100,7 +100,7 @@ impl From<&Document> for Result<Document, CorpusError> {
 /// The maximum number of labels of a document. The time to learn thresholds grows with each label.
 const MAX_LABELS: usize = 10_000;
 
-/// Up to this number of labels, pairwise comparison is faster than hashing.
+/// The maximum number of labels for which pairwise comparison is faster than hashing.
 const FEW_LABELS: usize = 16;
 
 /// Normalizes the labels, removes duplicates and checks the document.
@@ -127,7 +127,7 @@ pub(super) fn finish(mut document: Document) -> Result<Document, CorpusError> {
     }
     if let labels @ [_, _, ..] = &*document.labels
         && labels.len() <= FEW_LABELS
-        && labels.iter().enumerate().all(|(at, label)| !labels[..at].contains(label))
+        && labels.iter().enumerate().all(|(index, label)| !labels[..index].contains(label))
     {
         return Ok(document);
     }
@@ -154,8 +154,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Returns the text, with fields joined by line ends; empty fields are left out. `None` for
-    /// features.
+    /// Returns the text, or `None` for features. Nonempty fields are joined by line breaks.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
@@ -196,9 +195,9 @@ pub(crate) fn add_features(
     check_features(features)?;
     let expected = vector.len();
     for &(column, value) in features {
-        let at = column.checked_sub(first_column).ok_or(Problem::ColumnZero)? as usize;
-        let found = at + 1;
-        *vector.get_mut(at).ok_or(Problem::VectorDimension { found, expected })? = value;
+        let index = column.checked_sub(first_column).ok_or(Problem::ColumnZero)? as usize;
+        let found = index + 1;
+        *vector.get_mut(index).ok_or(Problem::VectorDimension { found, expected })? = value;
     }
     check_vector(vector)
 }
@@ -213,8 +212,8 @@ pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
     if vector.iter().fold(true, |all, value| all & fits(value)) {
         return Ok(());
     }
-    let wrong = (1..).zip(vector).find(|(_, value)| !fits(value));
-    wrong.map_or(Ok(()), |(number, &value)| Err(Problem::VectorValue { number, value }))
+    let invalid = (1..).zip(vector).find(|(_, value)| !fits(value));
+    invalid.map_or(Ok(()), |(number, &value)| Err(Problem::VectorValue { number, value }))
 }
 
 impl Content {
@@ -244,10 +243,10 @@ impl Content {
         Ok(Self::Features(features))
     }
 
-    /// Creates content from the texts of several columns: as fields if `apart`, or else as the
-    /// lines of one text.
-    pub(super) fn of_columns(mut texts: Vec<String>, apart: bool) -> Self {
-        match (apart, texts.len()) {
+    /// Creates content from the texts of several columns: as fields if `are_separate`, otherwise as
+    /// the lines of one text.
+    pub(super) fn of_columns(mut texts: Vec<String>, are_separate: bool) -> Self {
+        match (are_separate, texts.len()) {
             (true, _) => Self::Fields(texts),
             (false, 1) => Self::Text(texts.remove(0)),
             (false, _) => Self::Text(texts.join("\n")),

@@ -36,7 +36,7 @@ pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
 }
 
 /// Returns a stream that decodes `bytes` from `encoding` to UTF-8.
-pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Bytes {
+pub(super) fn decode(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Bytes {
     let decoded = DecodingReader {
         bytes,
         decoder: encoding.new_decoder_with_bom_removal(),
@@ -46,7 +46,7 @@ pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUt
         is_at_end: false,
         malformed: None,
         pending: Vec::new(),
-        taken: 0,
+        consumed: 0,
     };
     Box::new(BufReader::with_capacity(BUFFER_SIZE, decoded))
 }
@@ -99,7 +99,7 @@ struct DecodingReader {
     /// The error that is reported once the text before it has been read.
     malformed: Option<MalformedBytes>,
     pending: Vec<u8>,
-    taken: usize,
+    consumed: usize,
 }
 
 impl DecodingReader {
@@ -109,25 +109,28 @@ impl DecodingReader {
             return Err(io::Error::new(io::ErrorKind::InvalidData, malformed));
         }
         self.pending.resize(BUFFER_SIZE, 0);
-        self.taken = 0;
+        self.consumed = 0;
         let input = self.bytes.fill_buf()?;
-        let last = input.is_empty();
+        let is_last = input.is_empty();
         let (read, written) = match self.on_bad {
             OnBadUtf8::Replace => {
                 let (result, read, written, _) =
-                    self.decoder.decode_to_utf8(input, &mut self.pending, last);
-                self.is_at_end = last && result == encoding_rs::CoderResult::InputEmpty;
+                    self.decoder.decode_to_utf8(input, &mut self.pending, is_last);
+                self.is_at_end = is_last && result == encoding_rs::CoderResult::InputEmpty;
                 (read, written)
             }
             OnBadUtf8::Error => {
-                let (result, read, written) =
-                    self.decoder.decode_to_utf8_without_replacement(input, &mut self.pending, last);
+                let (result, read, written) = self.decoder.decode_to_utf8_without_replacement(
+                    input,
+                    &mut self.pending,
+                    is_last,
+                );
                 if let DecoderResult::Malformed(length, after) = result {
                     let end = self.offset + read as u64;
                     let byte = end.saturating_sub(u64::from(length) + u64::from(after));
                     self.malformed = Some(MalformedBytes { byte, encoding: self.encoding.name() });
                 }
-                self.is_at_end = last && result == DecoderResult::InputEmpty;
+                self.is_at_end = is_last && result == DecoderResult::InputEmpty;
                 (read, written)
             }
         };
@@ -140,15 +143,15 @@ impl DecodingReader {
 
 impl Read for DecodingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while self.taken == self.pending.len() {
+        while self.consumed == self.pending.len() {
             if self.is_at_end {
                 return Ok(0);
             }
             self.refill()?;
         }
-        let length = out.len().min(self.pending.len() - self.taken);
-        out[..length].copy_from_slice(&self.pending[self.taken..self.taken + length]);
-        self.taken += length;
+        let length = out.len().min(self.pending.len() - self.consumed);
+        out[..length].copy_from_slice(&self.pending[self.consumed..self.consumed + length]);
+        self.consumed += length;
         Ok(length)
     }
 }

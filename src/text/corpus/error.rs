@@ -35,11 +35,11 @@ pub enum Problem {
     NotText {
         /// The type of the file, with an article.
         what: &'static str,
-        /// What to do with the file.
+        /// Advice for this type of file.
         hint: &'static str,
     },
     /// A file of dense vectors instead of a corpus.
-    #[error("this is {what}, which holds vectors and no labels")]
+    #[error("this is {what}, which contains vectors but no labels")]
     VectorsAsCorpus {
         /// The type of the file, with an article.
         what: &'static str,
@@ -102,7 +102,7 @@ pub enum Problem {
     #[error("NaN or Infinity, which are not JSON")]
     JsonNumber,
     /// Half of a surrogate pair in JSON, such as `\\ud83d` alone.
-    #[error("the escape of half a surrogate pair, such as `\\ud83d`, which is no character")]
+    #[error("the escape of half a surrogate pair, such as `\\ud83d`, which is not a character")]
     LoneSurrogate,
     /// A CSV or TSV file that cannot be parsed.
     #[error("not valid CSV: {}", quoted(.message))]
@@ -181,7 +181,7 @@ pub enum Problem {
     #[error("no `__label__` at the start of the line")]
     NoFastTextLabel,
     /// A row whose column or label is not below the count in line 1.
-    #[error("{what} {found}, but line 1 counts {count}, from 0")]
+    #[error("{what} {found}, but line 1 declares {count} {what}s, numbered from 0")]
     AboveDeclaredCount {
         /// `column` or `label`.
         what: &'static str,
@@ -231,7 +231,7 @@ pub enum Problem {
         /// The value.
         value: f32,
     },
-    /// A text that the format does not allow here.
+    /// Text that the format does not allow at this place.
     #[error("{}, expected {expected}", quoted(.found))]
     Unexpected {
         /// The text, quoted and shortened.
@@ -242,10 +242,10 @@ pub enum Problem {
     /// The file ends within a record.
     #[error("the file ends inside a record: no {missing}")]
     CutShort {
-        /// What is missing at the end.
+        /// The text that is missing at the end.
         missing: &'static str,
     },
-    /// A corpus without labels where labels are required.
+    /// A corpus without labels, although labels are required.
     #[error("{format} has no labels")]
     NoLabels {
         /// The name of the format.
@@ -254,7 +254,7 @@ pub enum Problem {
         from_qrels: bool,
     },
     /// The format cannot be detected.
-    #[error("cannot tell the format")]
+    #[error("cannot detect the format")]
     UnknownFormat,
     /// A folder without corpus files.
     #[error("no corpus file in this folder")]
@@ -280,10 +280,10 @@ pub enum Problem {
     /// A corpus without documents.
     #[error("no document")]
     NoDocument,
-    /// A document without an identifier where identifiers are required.
+    /// A document without an identifier, although identifiers are required.
     #[error("the document has no identifier")]
     NoId,
-    /// A benchmark folder without documents of one side of the split.
+    /// A benchmark folder without documents for one side of the split.
     #[error("no {side} document of this benchmark in this folder")]
     NoDocumentOf {
         /// `training` or `test`.
@@ -298,7 +298,7 @@ pub enum Problem {
     /// A record or a file larger than the [limits](crate::limits).
     #[error("{what} of more than {limit} bytes")]
     TooLong {
-        /// What is too long, with an article.
+        /// The record or file, with an article.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -311,10 +311,10 @@ pub enum Problem {
         /// The required content.
         expected: &'static str,
     },
-    /// A document without a vector where a vector is required.
+    /// A document without a vector, although a vector is required.
     #[error("the document has no vector")]
     NoVector,
-    /// A vector whose dimension differs from that of other vectors.
+    /// A vector whose dimension differs from the dimension of other vectors.
     #[error("a vector of {found} values, expected {expected}")]
     VectorDimension {
         /// The number of values.
@@ -382,8 +382,8 @@ impl CorpusError {
             Problem::Thread(_) => NO_THREAD_HINT,
             Problem::NotText { hint, .. } => hint,
             Problem::VectorsAsCorpus { .. } => {
-                "a corpus holds the labels, one row per vector (a CSV file with the column `label` \
-                 suffices); the file of vectors goes with it"
+                "a corpus contains the labels, one row per vector (a CSV file with the column \
+                 `label` suffices); give the file of vectors in addition"
             }
             Problem::Binary => "name its format or its encoding if this is a corpus",
             Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
@@ -395,16 +395,17 @@ impl CorpusError {
             Problem::JsonNumber => "write `null`, or leave the field out",
             Problem::LoneSurrogate => "have invalid characters replaced",
             Problem::MissingField { role, .. } => role.hint(),
-            Problem::MissingColumns { .. } => "name columns that are there",
-            Problem::OpenQuote => "inside a quoted field a quote is written twice: \"\"",
+            Problem::MissingColumns { .. } => "name columns that exist",
+            Problem::OpenQuote => "inside a quoted field, a quote is written twice: \"\"",
             Problem::IndicatorList => {
                 "write the names of the labels, or a column of 0 and 1 for each label"
             }
             Problem::NotAnIndicator { .. } => {
-                "several label columns hold 0 or 1 each; labels of one column may have a separator"
+                "each of several label columns contains 0 or 1; to read several labels from one \
+                 column, name their separator"
             }
             Problem::NoHeader { .. } => {
-                "say that there is no header, and name the columns by their numbers, from 1"
+                "state that there is no header, and name the columns by their numbers, from 1"
             }
             Problem::OneColumn { .. } => {
                 "name the character between the fields, and remove lines above the column names"
@@ -492,15 +493,14 @@ impl FieldRole {
         match self {
             Self::Text => "name the field of the text",
             Self::SeparateText => {
-                "name the fields of the text; a trained model reads those that it was trained on"
+                "name the fields of the text; a trained model reads the fields that it was trained \
+                 on"
             }
             Self::Label => "name the field of the labels",
-            Self::Id | Self::Weight | Self::Group => {
-                "name a field that every record has, or none if there is none"
-            }
+            Self::Id | Self::Weight | Self::Group => "name a field that every record has, or none",
             Self::Vector => {
                 "name the field of the dense vector, a list of numbers; a trained model reads the \
-                 one that it was trained on"
+                 field that it was trained on"
             }
         }
     }

@@ -1,4 +1,4 @@
-//! fastText lines: `__label__x __label__y text`. As in fastText, every word that begins with
+//! Reads fastText lines: `__label__x __label__y text`. As in fastText, every word that begins with
 //! `__label__` is a label, even within the text.
 
 use super::document::{Content, Document};
@@ -10,13 +10,13 @@ const PREFIX: &str = "__label__";
 
 pub(super) struct FastText {
     lines: Lines,
-    labels_needed: bool,
+    needs_labels: bool,
 }
 
 impl FastText {
     pub(super) fn new(lines: Lines, options: &ReadOptions) -> Self {
-        let labels_needed = options.labels == LabelUse::Required && options.qrels.is_none();
-        Self { lines, labels_needed }
+        let needs_labels = options.labels == LabelUse::Required && options.qrels.is_none();
+        Self { lines, needs_labels }
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
@@ -34,14 +34,15 @@ impl FastText {
             }
             let mut text = rest.to_owned();
             if rest.contains(PREFIX) {
-                let later = rest.split_whitespace().filter_map(|word| word.strip_prefix(PREFIX));
-                labels.extend(later.map(str::to_owned));
+                let later_labels =
+                    rest.split_whitespace().filter_map(|word| word.strip_prefix(PREFIX));
+                labels.extend(later_labels.map(str::to_owned));
                 let words = rest.split_whitespace().filter(|word| !word.starts_with(PREFIX));
                 text = words.collect::<Vec<_>>().join(" ");
             }
             let content = Content::Text(text);
             let place = self.lines.place();
-            if labels.is_empty() && self.labels_needed {
+            if labels.is_empty() && self.needs_labels {
                 return Err(Problem::NoFastTextLabel.at(&place));
             }
             return Ok(Some(Document {

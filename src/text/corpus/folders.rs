@@ -1,5 +1,5 @@
-//! Reads folders, of which there are three kinds: one folder per label and one file per document;
-//! documents with separate label files (Annif); corpus files.
+//! Reads three kinds of folders: one folder per label with one file per document; texts with
+//! separate label files (Annif); corpus files.
 //!
 //! Symbolic links to files and folders are followed. Hidden entries are skipped.
 
@@ -17,7 +17,7 @@ use super::format::Format;
 use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
-use super::records::{Record, Records, one_by_one, parse};
+use super::records::{Record, Records, parse, read_one_by_one};
 use super::source::{Source, SourceOptions, io_error};
 use crate::threads::Threads;
 
@@ -87,7 +87,7 @@ pub(super) fn tree_format(
 }
 
 /// Returns the problem with a folder that contains no corpus file.
-fn no_corpus_in(folder: &Path) -> Result<Problem, CorpusError> {
+fn no_corpus_problem(folder: &Path) -> Result<Problem, CorpusError> {
     let entries = entries(folder)?;
     let file = entries.iter().find(|entry| entry.is_file);
     Ok(match file.and_then(|entry| entry.path.file_name()) {
@@ -118,28 +118,28 @@ pub(super) fn corpus_files(
 ) -> Result<Vec<PathBuf>, CorpusError> {
     let files = entries(folder)?.into_iter().filter(|entry| entry.is_file);
     let files: Vec<PathBuf> = files.map(|entry| entry.path).collect();
-    let mut chosen = Vec::new();
+    let mut selected = Vec::new();
     for path in &files {
         let name = path.to_string_lossy().to_ascii_lowercase();
-        let by_name = detect::by_name(detect::uncompressed(&name));
-        let fits = match format {
+        let by_name = detect::by_name(detect::without_compression_suffix(&name));
+        let is_corpus = match format {
             Some(format) => by_name == Some(format),
             None if by_name.is_some() => true,
-            None => recognized(path)?,
+            None => is_recognized(path)?,
         };
-        if fits {
-            chosen.push(path.clone());
+        if is_corpus {
+            selected.push(path.clone());
         }
     }
-    match (chosen.is_empty(), format) {
-        (false, _) => Ok(chosen),
+    match (selected.is_empty(), format) {
+        (false, _) => Ok(selected),
         // The caller asked for a format that no file name suggests: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
-        (true, _) => Err(no_corpus_in(folder)?.at(&place(folder))),
+        (true, _) => Err(no_corpus_problem(folder)?.at(&place(folder))),
     }
 }
 
-fn recognized(path: &Path) -> Result<bool, CorpusError> {
+fn is_recognized(path: &Path) -> Result<bool, CorpusError> {
     let mut source = match Source::open(path, &SourceOptions::default()) {
         Err(CorpusError { problem: Problem::NotText { .. }, .. }) => {
             return Ok(false);
@@ -158,8 +158,8 @@ pub(super) fn read(
     options: &Arc<ReadOptions>,
 ) -> Result<Records, CorpusError> {
     let mut files = Vec::new();
-    let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
-    collect(root, &mut vec![real], &mut files)?;
+    let canonical = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
+    collect(root, &mut vec![canonical], &mut files)?;
     let folder = root.to_owned();
     let shared = Arc::clone(options);
     let place = Place { source: root.to_string_lossy().into(), line: None };
@@ -169,18 +169,18 @@ pub(super) fn read(
     let document = move |path: &Path| document(&folder, path, format, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
         Some(threads) => Box::new(
-            in_blocks(files, document, options, threads)
+            read_in_blocks(files, document, options, threads)
                 .map_err(|error| Problem::Thread(error).at(&place))?,
         ),
-        None => one_by_one(
+        None => read_one_by_one(
             files.into_iter().filter_map(move |path| document(&path).transpose()),
             options,
         ),
     })
 }
 
-/// Returns the records of files, which are read by `read` in blocks.
-fn in_blocks(
+/// Returns the records of files, which `read` reads in blocks on several threads.
+fn read_in_blocks(
     files: Vec<PathBuf>,
     read: impl Fn(&Path) -> Result<Option<Document>, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
@@ -189,7 +189,7 @@ fn in_blocks(
     let options = Arc::clone(options);
     let mut files = files.into_iter().peekable();
     let next = move || {
-        // Empty files and special files need memory too.
+        // Empty files and special files take memory too.
         let next = |files: &mut _| {
             let (block, bytes) = next_files(files);
             (block, bytes.max(MIN_BLOCK_BYTES))
@@ -228,14 +228,14 @@ fn collect(
 ) -> Result<(), CorpusError> {
     for Entry { path, is_dir, is_file, is_link } in entries(folder)? {
         if is_dir {
-            let real = match (ancestors.last(), path.file_name()) {
+            let canonical = match (ancestors.last(), path.file_name()) {
                 (Some(parent), Some(name)) if !is_link => parent.join(name),
                 _ => std::fs::canonicalize(&path).map_err(|error| io_error(&path, error))?,
             };
-            if ancestors.contains(&real) {
+            if ancestors.contains(&canonical) {
                 return Err(Problem::LinkCycle.at(&place(&path)));
             }
-            ancestors.push(real);
+            ancestors.push(canonical);
             collect(&path, ancestors, files)?;
             ancestors.pop();
         } else if is_file {
@@ -272,8 +272,8 @@ fn document(
     };
     let place = source.place();
     let text = source.into_document()?;
-    let below = path.strip_prefix(root).unwrap_or(path);
-    let mut components = below.components();
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    let mut components = relative.components();
     let top = components.next().map(|part| part.as_os_str().to_string_lossy().into_owned());
     let labels = match (top, components.next()) {
         _ if format == Format::Annif => match labels_file(path) {
@@ -294,7 +294,7 @@ fn document(
         }
         _ => Vec::new(),
     };
-    let id = below.to_string_lossy().into_owned();
+    let id = relative.to_string_lossy().into_owned();
     Ok(Some(Document {
         id,
         content: Content::Text(text),

@@ -9,9 +9,9 @@ pub enum Format {
     Jsonl,
     /// A JSON array of objects, or JSON objects that span several lines.
     Json,
-    /// Comma-separated values with a header line.
+    /// Comma-separated values, by default with a header line.
     Csv,
-    /// Tab-separated values with a header line.
+    /// Tab-separated values, by default with a header line.
     Tsv,
     /// fastText lines: `__label__x __label__y text`.
     FastText,

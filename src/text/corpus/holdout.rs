@@ -49,21 +49,21 @@ impl<D: Iterator<Item = Result<Document, CorpusError>>> Iterator for HoldOut<D> 
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let read = self.documents.next()?;
+            let next = self.documents.next()?;
             self.number += 1;
-            let group = read.as_ref().ok().and_then(|document| document.group.as_deref());
-            let key = group.map_or(self.number, key_of);
+            let group = next.as_ref().ok().and_then(|document| document.group.as_deref());
+            let key = group.map_or(self.number, hash_group);
             let held_out = unit(self.seed, key) < self.share;
             // Both sides report errors.
-            if read.is_err() || held_out == (self.side == Side::HeldOut) {
-                return Some(read);
+            if next.is_err() || held_out == (self.side == Side::HeldOut) {
+                return Some(next);
             }
         }
     }
 }
 
 /// Returns the FNV-1a hash (Fowler, Noll and Vo) of a group.
-fn key_of(group: &str) -> u64 {
+fn hash_group(group: &str) -> u64 {
     let step = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     group.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

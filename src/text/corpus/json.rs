@@ -1,4 +1,4 @@
-//! Reads JSON other than one object per line: an array of objects, or objects that span several
+//! Reads JSON that is not one object per line: an array of objects, or objects that span several
 //! lines.
 
 use std::io::BufRead;
@@ -14,7 +14,7 @@ use super::place::Place;
 use super::source::Source;
 use crate::limits::LimitedReader;
 
-/// A reader of the objects of a source, one at a time.
+/// Reads the objects of a source, one at a time.
 pub(super) struct Json {
     name: Arc<str>,
     bytes: LimitedReader<Bytes>,
@@ -71,17 +71,17 @@ impl Json {
     fn object(&mut self, place: &Place) -> Result<Vec<u8>, CorpusError> {
         let mut object = vec![b'{'];
         let mut depth = 1;
-        let mut in_string = false;
+        let mut is_in_string = false;
         while depth > 0 {
             let Some(byte) = self.next_byte()? else {
                 return Err(Problem::CutShort { missing: "closing `}`" }.at(place));
             };
             object.push(byte);
             match byte {
-                b'\\' if in_string => object.extend(self.next_byte()?),
-                b'"' => in_string = !in_string,
-                b'{' if !in_string => depth += 1,
-                b'}' if !in_string => depth -= 1,
+                b'\\' if is_in_string => object.extend(self.next_byte()?),
+                b'"' => is_in_string = !is_in_string,
+                b'{' if !is_in_string => depth += 1,
+                b'}' if !is_in_string => depth -= 1,
                 _ => {}
             }
         }

@@ -17,13 +17,13 @@ use super::document::{Content, Document};
 use super::encoding::OnBadUtf8;
 use super::error::{CorpusError, FieldRole, Problem};
 use super::label_cell::{
-    LABEL_FIELDS, check_indicators, indicator, is_list, label_of_number, labels_of_text,
+    LABEL_FIELDS, check_indicators, is_list, label_of_number, labels_of_text, parse_indicator,
 };
 use super::lines::Lines;
 use super::notes::Note;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
-use super::svmlight::sorted;
+use super::svmlight::sort_features;
 
 pub(super) struct Jsonl {
     lines: Lines,
@@ -37,7 +37,7 @@ impl Jsonl {
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
-            let Some((place, line)) = self.lines.next_placed()? else { return Ok(None) };
+            let Some((place, line)) = self.lines.next_with_place()? else { return Ok(None) };
             if !line.trim().is_empty() {
                 return self.fields.document(&line, &place).map(Some);
             }
@@ -107,13 +107,13 @@ impl<'de> Deserialize<'de> for VectorField {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<VectorField, A::Error> {
                 let mut numbers = Vec::new();
-                let mut other = false;
+                let mut has_other = false;
                 while let Some(Element(number)) = list.next_element()? {
-                    other |= number.is_none();
+                    has_other |= number.is_none();
                     numbers.extend(number);
                 }
                 let what = "a list that contains other values";
-                Ok(if other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
+                Ok(if has_other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
             }
 
             fn visit_unit<E>(self) -> Result<VectorField, E> {
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for Element {
 }
 
 /// Returns the field names of a record, for messages.
-fn names(line: &str) -> Vec<String> {
+fn field_names(line: &str) -> Vec<String> {
     struct Names;
     impl<'de> Visitor<'de> for Names {
         type Value = Vec<String>;
@@ -226,7 +226,7 @@ impl JsonFields {
     pub(super) fn new(options: Arc<ReadOptions>) -> Self {
         let field =
             |path: Option<&str>, is_default| Field { path: path.map(str::to_owned), is_default };
-        let named = |path: &Option<String>, default| match path {
+        let field_or_default = |path: &Option<String>, default| match path {
             Some(path) => field(Some(path), false),
             None => field(default, true),
         };
@@ -241,9 +241,9 @@ impl JsonFields {
             paths => fields.extend(paths.iter().map(|path| field(Some(path), false))),
         }
         let labels = fields.len() - texts;
-        fields.push(named(&options.id_column, Some("id")));
-        fields.push(named(&options.weight_column, None));
-        fields.push(named(&options.group_column, None));
+        fields.push(field_or_default(&options.id_column, Some("id")));
+        fields.push(field_or_default(&options.weight_column, None));
+        fields.push(field_or_default(&options.group_column, None));
         if options.usual_fields {
             let usual = ["id", "weight", "text"].into_iter().chain(LABEL_FIELDS);
             fields.extend(usual.map(|path| field(Some(path), true)));
@@ -269,8 +269,8 @@ impl JsonFields {
             Err(error) => error,
         };
         match without_lone_surrogates(json) {
-            Some(whole) if self.options.on_bad_utf8 == OnBadUtf8::Replace => {
-                parse(&whole).map_err(Problem::Json)
+            Some(repaired) if self.options.on_bad_utf8 == OnBadUtf8::Replace => {
+                parse(&repaired).map_err(Problem::Json)
             }
             Some(_) => Err(Problem::LoneSurrogate),
             None if is_at_nan_or_infinity(&error, json) => Err(Problem::JsonNumber),
@@ -278,9 +278,9 @@ impl JsonFields {
         }
     }
 
-    /// Returns the indices of the fields whose paths begin with `key`, with the rests of the paths.
+    /// Returns the indices of the fields whose paths begin with `key`, with the rest of each path.
     /// Skips a default field if an earlier field has been returned.
-    fn of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+    fn fields_of_key<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
         let mut is_taken = false;
         self.fields.iter().enumerate().filter_map(move |(number, field)| {
             let rest = field.path_after(key).filter(|_| !(field.is_default && is_taken))?;
@@ -315,7 +315,7 @@ impl JsonFields {
         let [id, weight, group] = [0, 1, 2].map(|part| self.texts + self.labels + part);
         let mut take = |field: usize, is_needed: bool, role| match record.values[field].take() {
             None if is_needed && !self.fields[field].is_default => {
-                Err(missing([self.path(field)], role))
+                Err(missing_field([self.path(field)], role))
             }
             value => Ok(value.filter(|value| !value.is_null())),
         };
@@ -350,7 +350,7 @@ impl JsonFields {
                 let field = field.clone();
                 return Err(Problem::WrongType { field, expected: "a list of numbers", found });
             }
-            (Some(field), None) => return Err(missing([field.as_str()], FieldRole::Vector)),
+            (Some(field), None) => return Err(missing_field([field.as_str()], FieldRole::Vector)),
         };
         let content = self.content_of(&mut record)?;
         Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
@@ -374,7 +374,7 @@ impl JsonFields {
             fields.clone().find_map(|field| Some((field, record.values[field].take()?)))
         else {
             if is_needed {
-                return Err(missing(fields.map(|field| self.path(field)), FieldRole::Label));
+                return Err(missing_field(fields.map(|field| self.path(field)), FieldRole::Label));
             }
             return Ok(Vec::new());
         };
@@ -404,7 +404,7 @@ impl JsonFields {
                 Some(Value::Null) => texts.push(String::new()),
                 Some(other) => return Err(wrong_type(self.path(field), "a string", &other)),
                 None if options.text_optional => texts.push(String::new()),
-                None => return Err(missing([self.path(field)], options.text_role())),
+                None => return Err(missing_field([self.path(field)], options.text_role())),
             }
         }
         Ok(Content::of_columns(texts, options.fields))
@@ -439,12 +439,12 @@ impl<'de> Visitor<'de> for &JsonFields {
         let values = vec![None; self.fields.len()];
         let mut record = FieldValues { values, features: None, vector: None };
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            let parts = self.of_key(&key).count();
+            let parts = self.fields_of_key(&key).count();
             if self.options.vector_field.as_deref() == Some(&*key) {
                 record.vector = Some(map.next_value()?);
             } else if parts > 0 {
                 let mut value: Value = map.next_value()?;
-                for (part, (field, rest)) in self.of_key(&key).enumerate() {
+                for (part, (field, rest)) in self.fields_of_key(&key).enumerate() {
                     let is_last = part + 1 == parts;
                     let field_value =
                         if is_last { std::mem::take(&mut value) } else { value.clone() };
@@ -467,8 +467,8 @@ impl<'de> Visitor<'de> for &JsonFields {
     }
 }
 
-/// Returns the value at a path below `value`. For a list, returns the list of the values at this
-/// path below its items.
+/// Returns the value at a path below `value`. For a list, returns the list of its items' values at
+/// this path.
 fn at_path(value: Value, path: &str) -> Option<Value> {
     match value {
         value if path.is_empty() => Some(value),
@@ -480,8 +480,8 @@ fn at_path(value: Value, path: &str) -> Option<Value> {
             at_path(object.remove(name)?, rest)
         }
         Value::Array(items) => {
-            let below = items.into_iter().filter_map(|item| at_path(item, path));
-            Some(Value::Array(below.collect()))
+            let values = items.into_iter().filter_map(|item| at_path(item, path));
+            Some(Value::Array(values.collect()))
         }
         _ => None,
     }
@@ -495,59 +495,60 @@ fn is_set(value: &Value, field: &str) -> Result<bool, Problem> {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    indicator(&text).ok_or(Problem::NotAnIndicator { field: field.to_owned(), found: text })
+    parse_indicator(&text).ok_or(Problem::NotAnIndicator { field: field.to_owned(), found: text })
 }
 
 /// Returns whether parsing failed at `NaN` or `Infinity`, which are not valid JSON.
 fn is_at_nan_or_infinity(error: &serde_json::Error, json: &str) -> bool {
     let line = json.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
-    let at = |column: usize| line.get(column..).unwrap_or_default();
+    let rest_from = |column: usize| line.get(column..).unwrap_or_default();
     let starts = |rest: &str| rest.starts_with("NaN") || rest.starts_with("Infinity");
-    starts(at(error.column().saturating_sub(1))) || starts(at(error.column()))
+    starts(rest_from(error.column().saturating_sub(1))) || starts(rest_from(error.column()))
 }
 
-/// Replaces lone surrogates, such as `\ud83d` alone, by U+FFFD. Returns `None` if there are none.
+/// Replaces lone surrogates, such as `\ud83d` alone, with U+FFFD. Returns `None` if there are none.
 fn without_lone_surrogates(json: &str) -> Option<String> {
-    let unit = |at: usize| {
-        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+    let unit = |position: usize| {
+        let digits = json.get(position..position + 6)?.strip_prefix("\\u")?;
         u32::from_str_radix(digits, 16).ok()
     };
-    let mut whole = String::with_capacity(json.len());
+    let mut repaired = String::with_capacity(json.len());
     let mut copied = 0;
-    let mut at = 0;
-    while let Some(backslash) = memchr::memchr(b'\\', &json.as_bytes()[at..]) {
-        at += backslash;
-        let second = unit(at + 6).is_some_and(|unit| (0xDC00..0xE000).contains(&unit));
-        match unit(at) {
-            Some(0xD800..0xDC00) if second => at += 12,
+    let mut position = 0;
+    while let Some(backslash) = memchr::memchr(b'\\', &json.as_bytes()[position..]) {
+        position += backslash;
+        let has_low_surrogate =
+            unit(position + 6).is_some_and(|unit| (0xDC00..0xE000).contains(&unit));
+        match unit(position) {
+            Some(0xD800..0xDC00) if has_low_surrogate => position += 12,
             Some(0xD800..0xE000) => {
-                whole.push_str(&json[copied..at]);
-                whole.push_str("\\ufffd");
-                at += 6;
-                copied = at;
+                repaired.push_str(&json[copied..position]);
+                repaired.push_str("\\ufffd");
+                position += 6;
+                copied = position;
             }
-            _ => at = json.len().min(at + 2),
+            _ => position = json.len().min(position + 2),
         }
-        while !json.is_char_boundary(at) {
-            at += 1;
+        while !json.is_char_boundary(position) {
+            position += 1;
         }
     }
-    whole.push_str(&json[copied..]);
-    (copied > 0).then_some(whole)
+    repaired.push_str(&json[copied..]);
+    (copied > 0).then_some(repaired)
 }
 
 /// Adds the field names of the record to the problem of a missing field. Returns other problems
 /// unchanged.
 fn with_names(mut problem: Problem, json: &str) -> Problem {
     if let Problem::MissingField { found, .. } = &mut problem {
-        *found = names(json);
+        *found = field_names(json);
     }
     problem
 }
 
 /// Returns the problem with a record that has none of `fields`. [`with_names`] adds the field names
 /// of the record.
-fn missing<'a>(fields: impl IntoIterator<Item = &'a str>, role: FieldRole) -> Problem {
+fn missing_field<'a>(fields: impl IntoIterator<Item = &'a str>, role: FieldRole) -> Problem {
     let fields = fields.into_iter().map(str::to_owned).collect();
     Problem::MissingField { fields, found: Vec::new(), role }
 }
@@ -564,7 +565,7 @@ fn features_of(value: Value) -> Result<Content, Problem> {
             _ => return Err(Problem::BadFeature { item: format!("{column}:{value}") }),
         }
     }
-    sorted(features).map(Content::Features)
+    sort_features(features).map(Content::Features)
 }
 
 fn labels_of_value(
@@ -572,7 +573,7 @@ fn labels_of_value(
     field: &str,
     separator: Option<&str>,
 ) -> Result<Vec<String>, Problem> {
-    let one = |value: Value| match value {
+    let parse_label = |value: Value| match value {
         Value::String(label) => Ok(label),
         Value::Number(label) => Ok(label_of_number(&label)),
         Value::Bool(label) => Ok(label.to_string()),
@@ -581,12 +582,13 @@ fn labels_of_value(
     match value {
         Value::Null => Ok(Vec::new()),
         Value::Array(items) => {
-            let labels: Vec<String> = items.into_iter().map(one).collect::<Result<_, _>>()?;
+            let labels: Vec<String> =
+                items.into_iter().map(parse_label).collect::<Result<_, _>>()?;
             check_indicators(&labels)?;
             Ok(labels)
         }
         Value::String(label) => labels_of_text(&label, separator),
-        other => Ok(vec![one(other)?]),
+        other => Ok(vec![parse_label(other)?]),
     }
 }
 

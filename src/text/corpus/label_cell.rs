@@ -42,7 +42,7 @@ pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec
         Some(separator) => {
             Ok(field.split(separator).map(|label| label.trim().to_owned()).collect())
         }
-        None => match list(field) {
+        None => match parse_list(field) {
             Some(items) => {
                 check_indicators(&items)?;
                 Ok(items)
@@ -54,7 +54,7 @@ pub(super) fn labels_of_text(field: &str, separator: Option<&str>) -> Result<Vec
 
 /// Returns whether a text field contains a JSON or Python list.
 pub(super) fn is_list(field: &str) -> bool {
-    list(field.trim()).is_some()
+    parse_list(field.trim()).is_some()
 }
 
 /// Rejects a list of zeros and ones in which a value is repeated.
@@ -66,7 +66,7 @@ pub(super) fn check_indicators(labels: &[String]) -> Result<(), Problem> {
 
 /// Parses the value of an indicator column: whether the document has the label. Returns `None` if
 /// the value means neither yes nor no.
-pub(super) fn indicator(field: &str) -> Option<bool> {
+pub(super) fn parse_indicator(field: &str) -> Option<bool> {
     match field.trim().to_ascii_lowercase().as_str() {
         "1" | "1.0" | "true" | "yes" => Some(true),
         "" | "0" | "0.0" | "false" | "no" => Some(false),
@@ -90,11 +90,11 @@ pub(super) fn label_of_number(number: &serde_json::Number) -> String {
 }
 
 /// Parses a JSON or Python list of strings and numbers.
-fn list(field: &str) -> Option<Vec<String>> {
+fn parse_list(field: &str) -> Option<Vec<String>> {
     let mut rest = field.strip_prefix('[')?.strip_suffix(']')?.trim();
     let mut items = Vec::new();
     while !rest.is_empty() {
-        let (item, after) = literal(rest)?;
+        let (item, after) = parse_literal(rest)?;
         items.push(item);
         rest = after.trim_start();
         match rest.strip_prefix(',') {
@@ -107,7 +107,7 @@ fn list(field: &str) -> Option<Vec<String>> {
 }
 
 /// Parses the literal at the beginning of `text`. Returns its value and the text after it.
-fn literal(text: &str) -> Option<(String, &str)> {
+fn parse_literal(text: &str) -> Option<(String, &str)> {
     let mut chars = text.char_indices();
     let (_, first) = chars.next()?;
     if !matches!(first, '"' | '\'') {
@@ -116,10 +116,10 @@ fn literal(text: &str) -> Option<(String, &str)> {
         return Some((label_of_number(&number), &text[end..]));
     }
     let mut item = String::new();
-    while let Some((at, char)) = chars.next() {
+    while let Some((index, char)) = chars.next() {
         match char {
-            '\\' => item.push(escaped(&mut chars)?),
-            _ if char == first => return Some((item, &text[at + char.len_utf8()..])),
+            '\\' => item.push(parse_escape(&mut chars)?),
+            _ if char == first => return Some((item, &text[index + char.len_utf8()..])),
             _ => item.push(char),
         }
     }
@@ -127,7 +127,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
 }
 
 /// Parses an escape sequence after its backslash.
-fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
+fn parse_escape(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     let digits = match chars.next()?.1 {
         'n' => return Some('\n'),
         't' => return Some('\t'),
@@ -136,18 +136,19 @@ fn escaped(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
         'u' => 4,
         other => return Some(other),
     };
-    let code = hexadecimal(chars, digits)?;
+    let code = parse_hexadecimal(chars, digits)?;
     if !matches!(code, 0xd800..0xdc00) {
         return char::from_u32(code);
     }
     // JSON encodes a character above U+FFFF as two surrogates.
     let is_escape = chars.next()?.1 == '\\' && chars.next()?.1 == 'u';
-    let low = hexadecimal(chars, 4).filter(|low| is_escape && matches!(low, 0xdc00..0xe000))?;
+    let low =
+        parse_hexadecimal(chars, 4).filter(|low| is_escape && matches!(low, 0xdc00..0xe000))?;
     char::from_u32(0x1_0000 + ((code - 0xd800) << 10) + (low - 0xdc00))
 }
 
 /// Parses the next `digits` characters as a hexadecimal number.
-fn hexadecimal(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Option<u32> {
+fn parse_hexadecimal(chars: &mut std::str::CharIndices<'_>, digits: usize) -> Option<u32> {
     let code: String = chars.by_ref().take(digits).map(|(_, char)| char).collect();
     u32::from_str_radix(&code, 16).ok()
 }

@@ -39,7 +39,7 @@ impl Lines {
     }
 
     /// The number of lines read so far, including the lines before this block.
-    pub(super) fn before(&self) -> u64 {
+    pub(super) fn lines_read(&self) -> u64 {
         self.line
     }
 
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// Like [`next`](Self::next), but also returns the place of the line.
-    pub(super) fn next_placed(&mut self) -> Result<Option<(Place, Cow<'_, str>)>, CorpusError> {
+    pub(super) fn next_with_place(&mut self) -> Result<Option<(Place, Cow<'_, str>)>, CorpusError> {
         let place = Place { source: Arc::clone(&self.name), line: Some(self.line + 1) };
         Ok(self.next()?.map(|line| (place, line)))
     }

@@ -1,16 +1,16 @@
-//! The files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
+//! Reads the files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
 //!
 //! For each document, token files contain `.I id`, `.W`, lines of stemmed tokens and an empty line.
 //! Vector files contain one line `id  column:value …` per document. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
-use super::cutter::End;
+use super::cutter::RecordEnd;
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
 use super::lines::Lines;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
-use super::svmlight::features;
+use super::svmlight::parse_features;
 
 fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
     if options.labels == LabelUse::Required && options.qrels.is_none() {
@@ -47,7 +47,7 @@ impl Vectors {
             let features = if id.contains(':') {
                 Err(Problem::Unexpected { found: quoted(&id), expected: "a document id" })
             } else {
-                features(items, 0, false)
+                parse_features(items, 0, false)
             };
             let place = self.lines.place();
             let features = features.map_err(|problem| problem.at(&place))?;
@@ -97,8 +97,8 @@ impl Tokens {
         };
         if line.trim() != ".W" {
             let found = quoted(&line);
-            let here = self.lines.place();
-            return Err(Problem::Unexpected { found, expected: "`.W`" }.at(&here));
+            let line_place = self.lines.place();
+            return Err(Problem::Unexpected { found, expected: "`.W`" }.at(&line_place));
         }
         let mut text = String::new();
         while let Some(line) = self.lines.next_of_record()? {
@@ -125,12 +125,12 @@ impl Iterator for Tokens {
     }
 }
 
-/// Cuts a token file before a line with an id. Two such lines in a row are an error. There is no
-/// cut between them, because it would change the error message.
-pub(super) fn token_records(before: &[u8], line: &[u8]) -> Option<End> {
+/// Returns the end of a record before a line with an id. Two consecutive lines with ids are an
+/// error. No record ends between them, because a cut there would change the error message.
+pub(super) fn find_token_record_end(before: &[u8], line: &[u8]) -> Option<RecordEnd> {
     let is_id =
         |line: &[u8]| line.starts_with(b".I ") && id_line(&String::from_utf8_lossy(line)).is_some();
-    (is_id(line) && !is_id(before)).then_some(End::BeforeSecond)
+    (is_id(line) && !is_id(before)).then_some(RecordEnd::BeforeSecond)
 }
 
 fn id_line(line: &str) -> Option<&str> {
@@ -148,9 +148,10 @@ mod tests {
 
     #[test]
     fn token_files_are_cut_before_ids() {
-        let cut = |before: &str, line: &str| token_records(before.as_bytes(), line.as_bytes());
-        assert_eq!(cut("text\n", ".I 7\n"), Some(End::BeforeSecond));
-        assert_eq!(cut("\n", ".I 7\r\n"), Some(End::BeforeSecond));
+        let cut =
+            |before: &str, line: &str| find_token_record_end(before.as_bytes(), line.as_bytes());
+        assert_eq!(cut("text\n", ".I 7\n"), Some(RecordEnd::BeforeSecond));
+        assert_eq!(cut("\n", ".I 7\r\n"), Some(RecordEnd::BeforeSecond));
         // A missing id, an indented line, and two ids in a row.
         for (before, line) in [("text\n", ".I \n"), ("text\n", " .I 7\n"), (".I 6\n", ".I 7\n")] {
             assert_eq!(cut(before, line), None, "{before}{line}");

@@ -4,7 +4,7 @@
 use super::compressed::{GZIP, ZSTD};
 use super::error::Problem;
 
-/// Magic bytes, the type of file with an article, and a hint.
+/// The magic bytes, the name with an article, and a hint for each type of file.
 const FILE_TYPES: [(&[u8], &str, &str); 19] = [
     (b"\xFD7zXZ\0", "a file compressed with xz", "decompress it first: `xz --decompress FILE`"),
     (b"BZh", "a file compressed with bzip2", "decompress it first: `bzip2 --decompress FILE`"),
@@ -46,31 +46,31 @@ const FROM_PYTHON: &str = "write it as JSONL first: `pandas.read_parquet(\"FILE\
 const TWICE: &str = "it was compressed twice: decompress it once";
 const ONLY_TEXT: &str = "only text and rows of features can be read";
 
-/// The magic numbers that can follow `BZh` and the digit of the block size in a bzip2 file: of a
-/// block, and of the end of the stream.
+/// The magic numbers of a block and of the end of the stream in a bzip2 file. One of them follows
+/// `BZh` and the digit of the block size.
 const BZIP2: [[u8; 6]; 2] =
     [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
 /// The position of `ustar` in the header of a tar archive.
 const USTAR: std::ops::Range<usize> = 257..262;
 
-/// Returns whether `head` is long enough for [`refused`]. A line break suffices, because the other
-/// magic bytes of a rejected file precede it. Interactive input therefore waits for only one line.
-pub(super) fn suffices(head: &[u8]) -> bool {
+/// Returns whether `head` is long enough for [`find_problem`]. A line break suffices, because all
+/// magic bytes except `ustar` precede it. Interactive input therefore waits for only one line.
+pub(super) fn is_long_enough(head: &[u8]) -> bool {
     head.len() >= USTAR.end || head.contains(&b'\n')
 }
 
 /// Returns the problem with a stream that begins like a file of another type. `head` is the
-/// beginning of the stream, which satisfies [`suffices`], or the whole stream.
-pub(super) fn refused(head: &[u8]) -> Option<Problem> {
-    let other = |what, hint| Some(Problem::NotText { what, hint });
+/// beginning of the stream, which satisfies [`is_long_enough`], or the whole stream.
+pub(super) fn find_problem(head: &[u8]) -> Option<Problem> {
+    let not_text = |what, hint| Some(Problem::NotText { what, hint });
     // The padding of the file name must contain a NUL too, because text may contain "ustar".
     if head.get(USTAR) == Some(b"ustar") && head[..USTAR.start].contains(&0) {
-        return other("a tar archive", "unpack it first: `tar -xf FILE`");
+        return not_text("a tar archive", "unpack it first: `tar -xf FILE`");
     }
     // A safetensors file begins with the length of its JSON header in eight bytes, then the header.
     if head.get(4..9) == Some(b"\0\0\0\0{") {
-        return other(
+        return not_text(
             "a model, vectors or another safetensors file",
             "give a corpus of documents; vectors files are for predictions and evaluations",
         );
@@ -79,11 +79,11 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
         return Some(Problem::VectorsAsCorpus { what: "a NumPy array" });
     }
     let &(magic, what, hint) = FILE_TYPES.iter().find(|(magic, ..)| head.starts_with(magic))?;
-    let certain = match magic {
+    let is_certain = match magic {
         b"BZh" => head.get(4..10).is_some_and(|block| BZIP2.iter().any(|begin| begin == block)),
         b"%PDF-" => matches!(head.get(5..8), Some([b'0'..=b'9', b'.', b'0'..=b'9'])),
         b"PAR1" | b"ARROW1" => head.get(magic.len()..).is_some_and(|rest| rest.contains(&0)),
         _ => true,
     };
-    if certain { other(what, hint) } else { None }
+    if is_certain { not_text(what, hint) } else { None }
 }

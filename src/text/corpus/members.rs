@@ -1,23 +1,23 @@
-//! Decompresses members that declare their size concurrently. These are the members of BGZF files,
-//! which `bgzip` writes (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each of
-//! which follows a skippable frame with its size.
+//! Decompresses, concurrently, members that declare their size: the members of BGZF files, which
+//! `bgzip` writes (SAM/BAM specification, section 4.1), and the frames of `pzstd`. Each frame of
+//! `pzstd` follows a skippable frame with its size.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use super::compressed::{BUFFER, GZIP, decompressed};
-use super::peeked::{Bytes, PeekReader, failing};
+use super::compressed::{BUFFER, GZIP, decompress};
+use super::peeked::{Bytes, PeekReader, failing_stream};
 use crate::threads::{Task, Threads};
 
 /// The number of bytes of the header that declares the size of a member.
 const HEADER: usize = 18;
 /// The first bytes of a skippable frame of pzstd: the magic number and the frame size.
-const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
+const PZSTD_HEADER: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
 /// An empty gzip member and an empty skippable zstd frame. Prepended to the rest of a stream, they
 /// make the decoder treat the rest as the continuation of the stream.
-const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
+const EMPTY_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const EMPTY_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
 /// The maximum declared size of a member. Larger members are decompressed by the reading thread.
 const MAX_MEMBER: usize = 1 << 24;
 /// The minimum number of compressed bytes per part. A thread decompresses one part at a time.
@@ -30,20 +30,20 @@ const PARTS_PER_THREAD: usize = 2;
 
 /// Returns `bytes`, decompressed if they begin with the magic bytes of gzip or zstd. Decompresses
 /// on all `threads` if the members declare their sizes.
-pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
+pub(super) fn decompress_on_threads(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
     let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
-        return decompressed(bytes);
+        return decompress(bytes);
     };
-    match Members::of(PeekReader::new(bytes), threads)? {
+    match Members::open(PeekReader::new(bytes), threads)? {
         Ok(members) => Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
-        Err(others) => decompressed(Box::new(others)),
+        Err(others) => decompress(Box::new(others)),
     }
 }
 
 /// Returns the declared size of the member that begins with `header`.
 fn declared_size(header: &[u8]) -> Option<usize> {
-    let size = if let Some(size) = header.strip_prefix(&PZSTD) {
-        PZSTD.len() + 4 + usize::try_from(u32::from_le_bytes(*size.first_chunk()?)).ok()?
+    let size = if let Some(size) = header.strip_prefix(&PZSTD_HEADER) {
+        PZSTD_HEADER.len() + 4 + usize::try_from(u32::from_le_bytes(*size.first_chunk()?)).ok()?
     } else if header.starts_with(&GZIP)
         // The method is deflate, and the first extra field is `BC` with two bytes.
         && (header.get(2)?, header.get(3)? & 4) == (&8, 4)
@@ -65,20 +65,21 @@ enum PartBytes {
 }
 
 impl PartBytes {
-    fn of(part: Arc<[u8]>) -> Self {
-        let mut whole = Vec::new();
-        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))))
-            .and_then(|bytes| bytes.take(MAX_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
+    fn decompress(part: Arc<[u8]>) -> Self {
+        let mut decompressed = Vec::new();
+        let read = decompress(Box::new(Cursor::new(Arc::clone(&part)))).and_then(|bytes| {
+            bytes.take(MAX_DECOMPRESSED as u64 + 1).read_to_end(&mut decompressed)
+        });
         match read {
             Ok(read) if read > MAX_DECOMPRESSED => Self::Long(part),
-            read => Self::Whole(whole, read.err()),
+            read => Self::Whole(decompressed, read.err()),
         }
     }
 }
 
-/// A reader of the decompressed bytes of members. The reading thread decompresses the part that it
-/// needs next itself unless another thread has started it, because all other threads might be
-/// waiting for this reader.
+/// A reader of the decompressed bytes of members. The reading thread decompresses the next part
+/// itself unless another thread has started it, because all other threads might be waiting for this
+/// reader.
 struct Members {
     compressed: Option<PeekReader>,
     /// An empty member of the same format.
@@ -93,12 +94,12 @@ struct Members {
 impl Members {
     /// Creates the reader if the first member declares its size. Otherwise, returns the stream
     /// unchanged.
-    fn of(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
-        let header = bytes.head_until(|head| head.len() >= HEADER)?;
+    fn open(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
+        let header = bytes.peek_until(|head| head.len() >= HEADER)?;
         if declared_size(header).is_none() {
             return Ok(Err(bytes));
         }
-        let empty_member: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
+        let empty_member: &[u8] = if header.starts_with(&GZIP) { &EMPTY_GZIP } else { &EMPTY_ZSTD };
         Ok(Ok(Self {
             compressed: Some(bytes),
             empty_member,
@@ -120,7 +121,7 @@ impl Members {
                 Err(error) => {
                     // The bytes before the error may still decompress.
                     let begin = Cursor::new(part.split_off(start));
-                    compressed = PeekReader::new(Box::new(begin.chain(failing(error))));
+                    compressed = PeekReader::new(Box::new(begin.chain(failing_stream(error))));
                     break;
                 }
             }
@@ -129,20 +130,20 @@ impl Members {
             self.compressed = Some(compressed);
         } else {
             let rest = Box::new(Cursor::new(self.empty_member).chain(compressed));
-            self.rest = Some(decompressed(rest).unwrap_or_else(failing));
+            self.rest = Some(decompress(rest).unwrap_or_else(failing_stream));
         }
         if !part.is_empty() {
             let part: Arc<[u8]> = part.into();
-            self.parts.push_back(self.threads.start(move || PartBytes::of(part)));
+            self.parts.push_back(self.threads.start(move || PartBytes::decompress(part)));
         }
     }
 
     /// Appends the next member to `part` if the member declares its size and is complete. Returns
     /// false otherwise.
     fn next_member(&self, compressed: &mut PeekReader, part: &mut Vec<u8>) -> io::Result<bool> {
-        let header = compressed.head_until(|head| head.len() >= HEADER)?;
-        let is_of_this_kind = header.starts_with(&self.empty_member[..2]);
-        let Some(size) = declared_size(header).filter(|_| is_of_this_kind) else {
+        let header = compressed.peek_until(|head| head.len() >= HEADER)?;
+        let has_same_format = header.starts_with(&self.empty_member[..2]);
+        let Some(size) = declared_size(header).filter(|_| has_same_format) else {
             return Ok(false);
         };
         let start = part.len();
@@ -165,9 +166,9 @@ impl Members {
         Ok(Some(match part.finish() {
             PartBytes::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
             PartBytes::Whole(bytes, Some(error)) => {
-                Box::new(Cursor::new(bytes).chain(failing(error)))
+                Box::new(Cursor::new(bytes).chain(failing_stream(error)))
             }
-            PartBytes::Long(part) => decompressed(Box::new(Cursor::new(part)))?,
+            PartBytes::Long(part) => decompress(Box::new(Cursor::new(part)))?,
         }))
     }
 }
@@ -223,7 +224,7 @@ mod tests {
     fn pzstd(text: &[u8]) -> Vec<u8> {
         let frame = compress_to_vec(text, CompressionLevel::Fastest);
         let size = u32::try_from(frame.len()).unwrap().to_le_bytes();
-        [&PZSTD[..], &size, &frame].concat()
+        [&PZSTD_HEADER[..], &size, &frame].concat()
     }
 
     fn without_declared_size(text: &[u8]) -> Vec<u8> {
@@ -234,14 +235,14 @@ mod tests {
 
     /// Returns the decompressed bytes and the error message, if any.
     fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
-        let mut whole = Vec::new();
+        let mut decompressed = Vec::new();
         let bytes = Box::new(Cursor::new(bytes.to_vec()));
-        let read = decompressed_by(bytes, threads).and_then(|mut all| {
-            let read = all.read_to_end(&mut whole)?;
+        let read = decompress_on_threads(bytes, threads).and_then(|mut all| {
+            let read = all.read_to_end(&mut decompressed)?;
             assert_eq!(all.read(&mut [0])?, 0, "it has ended");
             Ok(read)
         });
-        (whole, read.err().map(|error| error.to_string()))
+        (decompressed, read.err().map(|error| error.to_string()))
     }
 
     /// Generates texts that compress poorly, so that a part consists of only a few members.
@@ -260,16 +261,16 @@ mod tests {
             texts in texts(),
             kind in any::<bool>(),
             damage in 0..7,
-            at in any::<prop::sample::Index>(),
+            index in any::<prop::sample::Index>(),
         ) {
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
             let member: fn(&[u8]) -> Vec<u8> = if kind { bgzf } else { pzstd };
             let mut bytes: Vec<u8> = texts.iter().flat_map(|text| member(text)).collect();
-            let at = at.index(bytes.len());
+            let index = index.index(bytes.len());
             match damage {
-                0 => bytes.truncate(at),
+                0 => bytes.truncate(index),
                 // Keep the first header intact, because it determines the type of the stream.
-                1 if at > HEADER => bytes[at] ^= 4,
+                1 if index > HEADER => bytes[index] ^= 4,
                 2 => bytes.extend([0; 100]),
                 3 => bytes.extend(b"something else"),
                 4 => bytes.extend(without_declared_size(b"and more")),
@@ -305,9 +306,9 @@ mod tests {
         for length in 0..HEADER {
             assert_eq!(declared_size(&bgzf(b"text")[..length]), None);
         }
-        assert_eq!(declared_size(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
-        assert_eq!(declared_size(&NO_GZIP), None);
-        assert_eq!(declared_size(&[NO_ZSTD, [0; 8]].concat()), None);
-        assert_eq!((read(&NO_GZIP, None), read(&NO_ZSTD, None)), Default::default());
+        assert_eq!(declared_size(&[&PZSTD_HEADER[..], &[0xff; 10]].concat()), None, "too long");
+        assert_eq!(declared_size(&EMPTY_GZIP), None);
+        assert_eq!(declared_size(&[EMPTY_ZSTD, [0; 8]].concat()), None);
+        assert_eq!((read(&EMPTY_GZIP, None), read(&EMPTY_ZSTD, None)), Default::default());
     }
 }

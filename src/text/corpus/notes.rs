@@ -81,7 +81,7 @@ pub enum Note {
         /// The label.
         label: String,
     },
-    /// Several spellings that are probably the same label.
+    /// Labels that are probably the same label in different spellings.
     SimilarLabels {
         /// The number of pairs.
         pairs: usize,
@@ -155,7 +155,7 @@ impl fmt::Display for Note {
                 write!(f, "{place}: a quoted field of {lines} lines contains what look like rows")
             }
             Self::SkippedFiles { place } => {
-                write!(f, "{place}: not a text; such files in label folders are skipped")
+                write!(f, "{place}: not text; such files in label folders are skipped")
             }
             Self::LabelsWithSeparator { separator, labels, parts, example } => write!(
                 f,
@@ -333,16 +333,16 @@ fn labels_with_trailing_text(labels: &[LabelFrequency<'_>]) -> Option<Note> {
         let parts = labels.iter().filter_map(|label| label.label.split_once(separator));
         let parts: Vec<&str> =
             parts.filter(|(_, rest)| !rest.starts_with(' ')).map(|(part, _)| part).collect();
-        let different: HashSet<&str> = parts.iter().copied().collect();
+        let distinct: HashSet<&str> = parts.iter().copied().collect();
         let is_followed_by_text = labels.len() >= MIN_LABELS
             && parts.len() * 2 > labels.len()
-            && different.len() * 3 <= parts.len();
+            && distinct.len() * 3 <= parts.len();
         let example =
             labels.iter().map(|label| label.label).find(|label| label.contains(separator))?;
         is_followed_by_text.then(|| Note::LabelsWithTrailingText {
             separator,
             labels: labels.len(),
-            parts: different.len(),
+            parts: distinct.len(),
             example: example.to_owned(),
         })
     })
@@ -351,10 +351,11 @@ fn labels_with_trailing_text(labels: &[LabelFrequency<'_>]) -> Option<Note> {
 /// Returns a note if more than half of the labels occur in only one document.
 fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     const MIN_LABELS: usize = 8;
-    let once = || labels.iter().filter(|label| label.documents == 1);
-    let rare = once().count();
+    let singletons = || labels.iter().filter(|label| label.documents == 1);
+    let rare = singletons().count();
     // The longest label best shows whether the field really contains labels.
-    let example = once().map(|label| label.label).max_by_key(|label| label.chars().count())?;
+    let example =
+        singletons().map(|label| label.label).max_by_key(|label| label.chars().count())?;
     (labels.len() >= MIN_LABELS && rare * 2 > labels.len()).then(|| Note::RareLabels {
         rare,
         labels: labels.len(),
@@ -362,13 +363,14 @@ fn rare_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     })
 }
 
-/// Returns a note on labels that differ only in case, compatibility forms, spaces, hyphens,
-/// underscores or number format, and on rare labels one edit away from a common label.
+/// Returns a note on labels that differ only in spelling: in case, compatibility forms, spaces,
+/// hyphens, underscores or number format. It also covers rare labels one edit away from a common
+/// label.
 fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
     let mut groups: HashMap<String, LabelFrequency<'_>> = HashMap::new();
     let mut pairs: Vec<(LabelFrequency<'_>, LabelFrequency<'_>)> = Vec::new();
     for &label in labels {
-        let other = groups.entry(folded(label.label)).or_insert(label);
+        let other = groups.entry(fold_spelling(label.label)).or_insert(label);
         if other.label != label.label {
             pairs.push((label, *other));
             if label.documents > other.documents {
@@ -376,7 +378,7 @@ fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
             }
         }
     }
-    pairs.extend(misspelled(labels));
+    pairs.extend(find_misspelled(labels));
     let &(one, other) = pairs.first()?;
     let (rarer, other) = if one.documents <= other.documents { (one, other) } else { (other, one) };
     Some(Note::SimilarLabels {
@@ -387,7 +389,7 @@ fn similar_labels(labels: &[LabelFrequency<'_>]) -> Option<Note> {
 }
 
 /// Returns a normalized form, which is the same for labels that differ only in spelling.
-fn folded(label: &str) -> String {
+fn fold_spelling(label: &str) -> String {
     if let Ok(number) = label.parse::<f64>() {
         return number.to_string();
     }
@@ -397,7 +399,9 @@ fn folded(label: &str) -> String {
 }
 
 /// Returns pairs of a rare label and a common label one edit away.
-fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, LabelFrequency<'a>)> {
+fn find_misspelled<'a>(
+    labels: &[LabelFrequency<'a>],
+) -> Vec<(LabelFrequency<'a>, LabelFrequency<'a>)> {
     /// The minimum length of compared labels. Shorter labels often differ by one character
     /// intentionally.
     const MIN_CHARS: usize = 5;
@@ -418,7 +422,7 @@ fn misspelled<'a>(labels: &[LabelFrequency<'a>]) -> Vec<(LabelFrequency<'a>, Lab
     let similar = |rare: &LabelFrequency<'a>| {
         common.iter().find(|common| {
             common.documents >= rare.documents * MIN_RATIO
-                && folded(common.label) != folded(rare.label)
+                && fold_spelling(common.label) != fold_spelling(rare.label)
                 && Edit.distance_within(rare.label, common.label, 1.0).is_some()
         })
     };
@@ -449,8 +453,8 @@ pub fn closest_label<'a>(
     label: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Option<&'a str> {
-    let key = folded(label);
-    if let Some(same) = known.clone().into_iter().find(|known| folded(known) == key) {
+    let key = fold_spelling(label);
+    if let Some(same) = known.clone().into_iter().find(|known| fold_spelling(known) == key) {
         return Some(same);
     }
     let mut max_distance = (label.chars().count() as f32 / 3.0).max(1.0);

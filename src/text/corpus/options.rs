@@ -84,8 +84,8 @@ pub struct ReadOptions {
     pub weight_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the document's group. `None` means no groups.
     pub group_column: Option<String>,
-    /// The separator of labels in a CSV or TSV field or JSON string. With `None`, the field is one
-    /// label.
+    /// The separator of labels in a CSV or TSV field or JSON string. With `None`, the items of a
+    /// JSON or Python list are labels, and any other field is one label.
     pub label_separator: Option<String>,
     /// CSV and TSV: the syntax of rows.
     pub table: TableOptions,

@@ -1,5 +1,5 @@
-//! Plain text: one document per line, without labels. An empty line is an empty document, so each
-//! line has a prediction.
+//! Reads plain text: one document per line, without labels. An empty line is an empty document, so
+//! each line has a prediction.
 
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};

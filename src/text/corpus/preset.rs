@@ -82,21 +82,21 @@ impl Preset {
             Self::Newsgroups20 => newsgroups20(folder, options),
             Self::Lyrl2004 => lyrl2004(folder, options),
         }?;
-        let train = at_least_one(train, folder, "training");
-        let test = at_least_one(test, folder, "test");
+        let train = require_document(train, folder, "training");
+        let test = require_document(test, folder, "test");
         Ok(Sides { train, test, note })
     }
 }
 
 /// Returns the documents, or an error with the folder if there are none.
-fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> Documents {
+fn require_document(mut documents: Documents, folder: &Path, side: &'static str) -> Documents {
     let place = Place { source: folder.to_string_lossy().into(), line: None };
-    let mut none = true;
+    let mut is_empty = true;
     Box::new(std::iter::from_fn(move || {
         let next = documents.next();
-        let missing = next.is_none() && none;
-        none = false;
-        if missing { Some(Err(Problem::NoDocumentOf { side }.at(&place))) } else { next }
+        let is_missing = next.is_none() && is_empty;
+        is_empty = false;
+        if is_missing { Some(Err(Problem::NoDocumentOf { side }.at(&place))) } else { next }
     }))
 }
 
@@ -111,7 +111,7 @@ fn file_names(folder: &Path) -> Result<Vec<String>, CorpusError> {
     Ok(names)
 }
 
-fn missing(folder: &Path, file: &str) -> CorpusError {
+fn missing_file(folder: &Path, file: &str) -> CorpusError {
     let place = Place { source: folder.to_string_lossy().into(), line: None };
     Problem::MissingFile { file: file.to_owned() }.at(&place)
 }
@@ -127,7 +127,7 @@ fn reuters(
     accepts: &'static (dyn Fn(&[String]) -> bool + Sync),
 ) -> Result<Sides, CorpusError> {
     if !file_names(folder)?.iter().any(|name| name.contains(".sgm")) {
-        return Err(missing(folder, "reut2-*.sgm"));
+        return Err(missing_file(folder, "reut2-*.sgm"));
     }
     let side = |split| {
         let options = ReadOptions { format: Some(Format::Reuters), split, ..options.clone() };
@@ -148,7 +148,7 @@ fn reuters(
     common.retain(|label| test_labels.contains(label));
     let note = format!("{} labels with a training and a test document", common.len());
     let common = Arc::new(common);
-    let of_common = |corpus: Corpus| -> Documents {
+    let with_common_labels = |corpus: Corpus| -> Documents {
         let common = Arc::clone(&common);
         Box::new(corpus.filter_map(move |document| match document {
             Ok(document) if !accepts(&document.labels) => None,
@@ -159,8 +159,8 @@ fn reuters(
             Err(error) => Some(Err(error)),
         }))
     };
-    let train = of_common(side(Split::Train)?);
-    let test = of_common(side(Split::Test)?);
+    let train = with_common_labels(side(Split::Train)?);
+    let test = with_common_labels(side(Split::Test)?);
     Ok(Sides { train, test, note })
 }
 
@@ -168,7 +168,7 @@ fn newsgroups20(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusErr
     let open = |side: &str| {
         let path = folder.join(format!("20news-bydate-{side}"));
         if !path.is_dir() {
-            return Err(missing(folder, &format!("20news-bydate-{side}/")));
+            return Err(missing_file(folder, &format!("20news-bydate-{side}/")));
         }
         // The posts have many encodings; windows-1252 decodes any bytes.
         let encoding = options.encoding.or(Some(encoding_rs::WINDOWS_1252));
@@ -185,7 +185,7 @@ fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> 
         names.iter().filter(|name| name.starts_with(prefix)).map(|name| folder.join(name)).collect()
     };
     let qrels = files("rcv1-v2.topics.qrels");
-    let qrels = qrels.first().ok_or_else(|| missing(folder, "rcv1-v2.topics.qrels"))?;
+    let qrels = qrels.first().ok_or_else(|| missing_file(folder, "rcv1-v2.topics.qrels"))?;
     let qrels = match &options.threads {
         Some(threads) => Qrels::read_with(qrels, threads),
         None => Qrels::read(qrels),
@@ -200,7 +200,7 @@ fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> 
         let prefix = format!("lyrl2004_{kind}_{side}");
         let paths = files(&prefix);
         if paths.is_empty() {
-            return Err(missing(folder, &format!("{prefix}*.dat")));
+            return Err(missing_file(folder, &format!("{prefix}*.dat")));
         }
         let options = ReadOptions {
             format: Some(format),

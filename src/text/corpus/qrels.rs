@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
 use super::blocks::BlockReader;
-use super::cutter::Ends;
+use super::cutter::RecordEnds;
 use super::error::{CorpusError, Problem};
 use super::lines::Lines;
 use super::source::{Source, SourceOptions};
@@ -68,12 +68,12 @@ impl Qrels {
     fn from_source(source: Source, threads: Option<&Threads>) -> Result<Self, CorpusError> {
         let source = source.limited();
         let read = match threads.filter(|threads| threads.count() > 1 && source.is_file()) {
-            None => Judgments::read(source.lines()).map(|all| Self::of(&[all], None)),
+            None => Judgments::read(source.lines()).map(|all| Self::merge(&[all], None)),
             Some(threads) => {
                 let parse = |lines| vec![Judgments::read(lines)];
-                BlockReader::from_lines(source.blocks(Ends::Lines), parse, threads)
+                BlockReader::from_lines(source.blocks(RecordEnds::Lines), parse, threads)
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                    .map(|blocks| Self::of(&blocks, Some(threads)))
+                    .map(|blocks| Self::merge(&blocks, Some(threads)))
             }
         };
         read.map_err(|error| match error.problem {
@@ -84,7 +84,7 @@ impl Qrels {
     }
 
     /// Merges the judgments of blocks, in order.
-    fn of(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
+    fn merge(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
         let mut names = Interner::default();
         // Maps the label names of each block to indices in `names`.
         let mut number =
@@ -95,7 +95,7 @@ impl Qrels {
                 (0..).take(block.names.len()).map(|name| number(block.names.term(name))).collect()
             })
             .collect();
-        let shard = |number: usize| Shard::of(number, blocks, &numbers);
+        let shard = |number: usize| Shard::build(number, blocks, &numbers);
         let shards = match threads {
             Some(threads) => threads.run(|| (0..SHARDS).into_par_iter().map(shard).collect()),
             None => (0..SHARDS).map(shard).collect(),
@@ -119,34 +119,34 @@ impl Qrels {
 
 impl Shard {
     /// Builds a shard. `numbers` maps the labels of each block to indices of all labels.
-    fn of(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
+    fn build(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
         let mut ids = Interner::default();
         // Pairs of a document index and a label index.
-        let mut judged: Vec<(u32, u32)> = Vec::new();
+        let mut judgments: Vec<(u32, u32)> = Vec::new();
         let mut document_indices = Vec::new();
-        for (block, of_names) in blocks.iter().zip(numbers) {
-            let in_shard = |&at: &usize| usize::from(block.shards[at]) == shard;
-            let places = || (0..block.documents.len()).filter(in_shard);
+        for (block, label_numbers) in blocks.iter().zip(numbers) {
+            let in_shard = |&position: &usize| usize::from(block.shards[position]) == shard;
+            let positions = || (0..block.documents.len()).filter(in_shard);
             document_indices.clear();
-            ids.ids_of(places().map(|at| block.id(at)), &mut document_indices);
-            for (&document, at) in document_indices.iter().zip(places()) {
-                let labels = block.labels(at).iter();
-                judged.extend(labels.map(|&label| (document, of_names[label as usize])));
+            ids.ids_of(positions().map(|position| block.id(position)), &mut document_indices);
+            for (&document, position) in document_indices.iter().zip(positions()) {
+                let labels = block.labels(position).iter();
+                judgments.extend(labels.map(|&label| (document, label_numbers[label as usize])));
             }
         }
         let mut starts = vec![0; ids.len() + 1];
-        for &(document, _) in &judged {
+        for &(document, _) in &judgments {
             starts[document as usize + 1] += 1;
         }
         for document in 1..starts.len() {
             starts[document] += starts[document - 1];
         }
         let mut next = starts.clone();
-        let mut labels = vec![0; judged.len()];
-        for (document, label) in judged {
-            let place = &mut next[document as usize];
-            labels[*place] = label;
-            *place += 1;
+        let mut labels = vec![0; judgments.len()];
+        for (document, label) in judgments {
+            let slot = &mut next[document as usize];
+            labels[*slot] = label;
+            *slot += 1;
         }
         Self { ids, starts, labels }
     }
@@ -178,7 +178,7 @@ impl Judgments {
     fn read(mut lines: Lines) -> Result<Self, CorpusError> {
         let mut judgments = Self::default();
         // The start of the last document's identifier.
-        let mut last = 0;
+        let mut last_start = 0;
         while let Some(line) = lines.next()? {
             let mut items = line.split_ascii_whitespace();
             let Some(name) = items.next() else { continue };
@@ -191,8 +191,8 @@ impl Judgments {
             if judgment == "0" {
                 continue;
             }
-            if judgments.documents.is_empty() || judgments.ids[last..] != *id {
-                last = judgments.ids.len();
+            if judgments.documents.is_empty() || judgments.ids[last_start..] != *id {
+                last_start = judgments.ids.len();
                 judgments.ids.push_str(id);
                 judgments.documents.push((judgments.ids.len(), judgments.labels.len()));
                 judgments.shards.push(shard_of(id));

@@ -2,8 +2,9 @@
 
 use super::table::Dialect;
 
-/// Tracks the quotes of CSV records by the rules of the crate `csv`: only a quote at the beginning
-/// of a field opens it, two quotes inside a field stand for one, and blank lines are skipped.
+/// Tracks the quotes of CSV records according to the rules of the crate `csv`: a field is quoted
+/// only if it begins with a quote, two quotes inside a quoted field stand for one, and blank lines
+/// are skipped.
 #[derive(Debug, Clone)]
 pub(super) struct Quotes {
     dialect: Dialect,
@@ -39,18 +40,22 @@ impl Quotes {
         matches!(self.state, QuoteState::Quoted | QuoteState::Escaped)
     }
 
-    /// Reads `bytes`, and calls `begins` with the line of each record that begins. Returns the end
-    /// of the last record that ends in `bytes`. The end is after a line feed; if only a carriage
-    /// return ends the record, it is before the next record.
-    pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
+    /// Reads `bytes`, and calls `on_record` with the line of each record that begins. Returns the
+    /// end of the last record that ends in `bytes`: the position after its line feed, or the start
+    /// of the next record if only a carriage return ends the record.
+    pub(super) fn last_end(
+        &mut self,
+        bytes: &[u8],
+        mut on_record: impl FnMut(u64),
+    ) -> Option<usize> {
         use QuoteState::{AfterQuote, Escaped, FieldBegins, Quoted, RecordBegins, Unquoted};
         let Dialect { separator, quote, escapes, .. } = self.dialect;
-        let mut last = None;
-        for (at, &byte) in bytes.iter().enumerate() {
+        let mut last_end = None;
+        for (index, &byte) in bytes.iter().enumerate() {
             if self.state == RecordBegins && !matches!(byte, b'\n' | b'\r') {
-                begins(self.line);
-                if at > 0 {
-                    last = Some(at);
+                on_record(self.line);
+                if index > 0 {
+                    last_end = Some(index);
                 }
             }
             self.state = match (self.state, byte) {
@@ -59,7 +64,7 @@ impl Quotes {
                 (RecordBegins | FieldBegins | AfterQuote, byte) if Some(byte) == quote => Quoted,
                 (Quoted | Escaped, _) => Quoted,
                 (_, b'\n') => {
-                    last = Some(at + 1);
+                    last_end = Some(index + 1);
                     RecordBegins
                 }
                 (_, b'\r') => RecordBegins,
@@ -68,6 +73,6 @@ impl Quotes {
             };
             self.line += u64::from(byte == b'\n');
         }
-        last
+        last_end
     }
 }

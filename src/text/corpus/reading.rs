@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::cutter::Ends;
+use super::cutter::RecordEnds;
 use super::document::{Document, finish};
 use super::error::{CorpusError, Problem};
 use super::format::Format;
 use super::options::{IdUse, ReadOptions};
-use super::records::{Record, Records, in_blocks, one_by_one};
+use super::records::{Record, Records, read_in_blocks, read_one_by_one};
 use super::source::{Source, io_error};
 use super::{
     annif, delimited, detect, fasttext, folders, json, jsonl, lyrl2004, plain, reuters, svmlight,
@@ -40,14 +40,14 @@ pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 pub struct Corpus {
     waiting: VecDeque<PathBuf>,
     /// The next files, which are already open and whose first blocks are being read.
-    ahead: VecDeque<(PathBuf, OpenedFile)>,
+    open_files: VecDeque<(PathBuf, OpenedFile)>,
     current: Option<Records>,
     options: Arc<ReadOptions>,
     on_open: Option<OnOpen>,
-    read: u64,
+    documents_read: u64,
     /// Whether a document had an identifier.
     has_ids: bool,
-    failed: bool,
+    has_failed: bool,
 }
 
 impl fmt::Debug for Corpus {
@@ -55,7 +55,7 @@ impl fmt::Debug for Corpus {
         f.debug_struct("Corpus")
             .field("waiting", &self.waiting)
             .field("options", &self.options)
-            .field("read", &self.read)
+            .field("read", &self.documents_read)
             .finish_non_exhaustive()
     }
 }
@@ -64,7 +64,7 @@ impl Corpus {
     /// Opens a corpus of `paths`: files, folders, or `-` for standard input.
     ///
     /// A folder that contains only folders is read as one folder per label. A folder of texts with
-    /// label files is read in the format of Annif. Any other folder stands for its corpus files,
+    /// label files is read in the format of Annif. In any other folder, the corpus files are read,
     /// ordered by name. Symbolic links are followed.
     ///
     /// # Errors
@@ -90,8 +90,8 @@ impl Corpus {
 
     /// Returns the files and label folders that have not been read yet, in order.
     pub fn waiting(&self) -> impl Iterator<Item = &Path> {
-        let ahead = self.ahead.iter().map(|(path, _)| path);
-        ahead.chain(&self.waiting).map(PathBuf::as_path)
+        let open_files = self.open_files.iter().map(|(path, _)| path);
+        open_files.chain(&self.waiting).map(PathBuf::as_path)
     }
 
     /// Opens a corpus of bytes in memory. Error messages refer to it as `name`.
@@ -115,13 +115,13 @@ impl Corpus {
     fn empty(options: Arc<ReadOptions>) -> Self {
         Self {
             waiting: VecDeque::new(),
-            ahead: VecDeque::new(),
+            open_files: VecDeque::new(),
             current: None,
             options,
             on_open: None,
-            read: 0,
+            documents_read: 0,
             has_ids: false,
-            failed: false,
+            has_failed: false,
         }
     }
 
@@ -134,20 +134,20 @@ impl Corpus {
 
     /// Opens the next file, and further files if several threads read.
     fn open_next(&mut self) -> Option<Result<Records, CorpusError>> {
-        if self.ahead.is_empty() {
+        if self.open_files.is_empty() {
             let path = self.waiting.pop_front()?;
             let opened = open_path(&path, &self.options);
-            self.ahead.push_back((path, opened));
+            self.open_files.push_back((path, opened));
         }
-        let (path, opened) = self.ahead.pop_front()?;
+        let (path, opened) = self.open_files.pop_front()?;
         let threads = self.options.threads.as_ref().map_or(1, Threads::count);
         while opened.is_ok()
-            && self.ahead.len() + 1 < threads.min(MAX_OPEN_FILES)
+            && self.open_files.len() + 1 < threads.min(MAX_OPEN_FILES)
             && let Some(next) =
                 self.waiting.pop_front_if(|path| path.as_os_str() != "-" && path.is_file())
         {
             let opened = open_path(&next, &self.options);
-            self.ahead.push_back((next, opened));
+            self.open_files.push_back((next, opened));
         }
         Some(opened.map(|(format, records)| {
             if let Some(on_open) = &mut self.on_open {
@@ -177,17 +177,17 @@ impl Iterator for Corpus {
     type Item = Result<Document, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
+        if self.has_failed {
             return None;
         }
         let Some(next) = self.advance() else {
             // Report a mismatch only once.
-            self.failed = true;
+            self.has_failed = true;
             let vectors = self.options.vectors_beside.as_ref()?;
-            return vectors.check_end(self.read).err().map(Err);
+            return vectors.check_end(self.documents_read).err().map(Err);
         };
         let finished = next.and_then(|Record { mut document, is_finished }| {
-            self.read += 1;
+            self.documents_read += 1;
             if is_finished {
                 self.has_ids = true;
                 return Ok(document);
@@ -195,10 +195,12 @@ impl Iterator for Corpus {
             self.has_ids |= !document.id.is_empty();
             if document.id.is_empty() {
                 document.id = match &self.options.ids {
-                    IdUse::Numbered if self.has_ids => format!("row-{}", self.read),
-                    IdUse::Numbered => self.read.to_string(),
-                    IdUse::NumberedAfter(before) => (before + self.read).to_string(),
-                    IdUse::Prefixed { prefix, after } => format!("{prefix}{}", after + self.read),
+                    IdUse::Numbered if self.has_ids => format!("row-{}", self.documents_read),
+                    IdUse::Numbered => self.documents_read.to_string(),
+                    IdUse::NumberedAfter(before) => (before + self.documents_read).to_string(),
+                    IdUse::Prefixed { prefix, after } => {
+                        format!("{prefix}{}", after + self.documents_read)
+                    }
                     IdUse::Required => return Err(Problem::NoId.at(&document.place)),
                 };
             }
@@ -206,12 +208,12 @@ impl Iterator for Corpus {
                 document.labels = qrels.labels(&document.id);
             }
             if let Some(vectors) = &self.options.vectors_beside {
-                let vector = vectors.vector(self.read - 1, &document.id);
+                let vector = vectors.vector(self.documents_read - 1, &document.id);
                 document.vector = Some(vector.map_err(|problem| problem.at(&document.place))?);
             }
             finish(document)
         });
-        self.failed = finished.is_err();
+        self.has_failed = finished.is_err();
         Some(finished)
     }
 }
@@ -233,42 +235,46 @@ fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> OpenedFile {
         None => detect::format(&mut source, options)?,
     };
     if format == Format::Reuters && options.encoding.is_none() {
-        source = source.decoded(encoding_rs::WINDOWS_1252, options.on_bad_utf8);
+        source = source.decode(encoding_rs::WINDOWS_1252, options.on_bad_utf8);
     }
     let records: Records = match format {
-        Format::Jsonl => in_blocks(source, options, Ends::Lines, |lines, options| {
+        Format::Jsonl => read_in_blocks(source, options, RecordEnds::Lines, |lines, options| {
             Ok(jsonl::Jsonl::new(lines, Arc::clone(options)))
         })?,
-        Format::FastText => in_blocks(source, options, Ends::Lines, |lines, options| {
-            Ok(fasttext::FastText::new(lines, options))
-        })?,
-        Format::Plain => in_blocks(source, options, Ends::Lines, |lines, options| {
+        Format::FastText => {
+            read_in_blocks(source, options, RecordEnds::Lines, |lines, options| {
+                Ok(fasttext::FastText::new(lines, options))
+            })?
+        }
+        Format::Plain => read_in_blocks(source, options, RecordEnds::Lines, |lines, options| {
             plain::Plain::new(lines, options)
         })?,
-        Format::Json => one_by_one(json::Json::new(source, options), options),
-        Format::Annif => in_blocks(source, options, Ends::Lines, |lines, options| {
+        Format::Json => read_one_by_one(json::Json::new(source, options), options),
+        Format::Annif => read_in_blocks(source, options, RecordEnds::Lines, |lines, options| {
             Ok(annif::Annif::new(lines, options))
         })?,
         Format::Svmlight => {
-            let counts = svmlight::Counts::of(detect::first_line(source.first_line()?));
-            in_blocks(source, options, Ends::Lines, move |lines, options| {
+            let counts = svmlight::Counts::parse(detect::first_line(source.first_line()?));
+            read_in_blocks(source, options, RecordEnds::Lines, move |lines, options| {
                 Ok(svmlight::Svmlight::new(lines, options, counts))
             })?
         }
-        Format::Lyrl2004Vectors => in_blocks(source, options, Ends::Lines, |lines, options| {
-            lyrl2004::Vectors::new(lines, options)
-        })?,
+        Format::Lyrl2004Vectors => {
+            read_in_blocks(source, options, RecordEnds::Lines, |lines, options| {
+                lyrl2004::Vectors::new(lines, options)
+            })?
+        }
         Format::Csv => delimited::read(source, options, b',')?,
         Format::Tsv => delimited::read(source, options, b'\t')?,
         Format::Reuters => {
-            let ends = Ends::Between(reuters::story_records);
-            in_blocks(source, options, ends, |lines, options| {
+            let ends = RecordEnds::Between(reuters::find_story_end);
+            read_in_blocks(source, options, ends, |lines, options| {
                 Ok(reuters::Reuters::new(lines, Arc::clone(options)))
             })?
         }
         Format::Lyrl2004Tokens => {
-            let ends = Ends::Between(lyrl2004::token_records);
-            in_blocks(source, options, ends, |lines, options| {
+            let ends = RecordEnds::Between(lyrl2004::find_token_record_end);
+            read_in_blocks(source, options, ends, |lines, options| {
                 lyrl2004::Tokens::new(lines, options)
             })?
         }

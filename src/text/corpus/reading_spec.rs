@@ -63,9 +63,9 @@ impl ReadingSpec {
         *self == Self::default()
     }
 
-    /// Copies the stored options to `options` where these are not set.
+    /// Sets options that are not set in `options` to the stored options.
     pub fn complete(&self, options: &mut ReadOptions) {
-        fn or<T: Clone>(option: &mut Option<T>, stored: Option<&T>) {
+        fn set_default<T: Clone>(option: &mut Option<T>, stored: Option<&T>) {
             if option.is_none() {
                 *option = stored.cloned();
             }
@@ -76,13 +76,13 @@ impl ReadingSpec {
         if options.label_columns.is_empty() {
             options.label_columns.clone_from(&self.label_columns);
         }
-        or(&mut options.id_column, self.id_column.as_ref());
+        set_default(&mut options.id_column, self.id_column.as_ref());
         if options.labels == LabelUse::Required {
             // Predictions need neither weights nor groups.
-            or(&mut options.weight_column, self.weight_column.as_ref());
-            or(&mut options.group_column, self.group_column.as_ref());
+            set_default(&mut options.weight_column, self.weight_column.as_ref());
+            set_default(&mut options.group_column, self.group_column.as_ref());
         }
-        or(&mut options.label_separator, self.label_separator.as_ref());
+        set_default(&mut options.label_separator, self.label_separator.as_ref());
         options.encoding =
             options.encoding.or_else(|| self.encoding.as_deref().and_then(encoding_for_label));
         if options.table == TableOptions::default() {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::blocks::{BlockReader, Parsed};
-use super::cutter::{Cutter, Ends};
+use super::blocks::{BlockReader, ParsedBlock};
+use super::cutter::{Cutter, RecordEnds};
 use super::document::{Document, finish};
 use super::error::CorpusError;
 use super::lines::Lines;
@@ -40,7 +40,7 @@ impl Record {
 pub(super) fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     reader: Result<R, CorpusError>,
     options: &ReadOptions,
-) -> Parsed<Record> {
+) -> ParsedBlock<Record> {
     let reader = match reader {
         Ok(reader) => reader,
         Err(error) => return vec![Err(error)],
@@ -56,26 +56,24 @@ pub(super) fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     records
 }
 
-/// Returns the records of a source, which are parsed in blocks if several threads read.
-pub(super) fn in_blocks<R>(
+/// Returns the records of a source, which are parsed in blocks if several threads are available.
+pub(super) fn read_in_blocks<R>(
     source: Source,
     options: &Arc<ReadOptions>,
-    ends: Ends,
+    ends: RecordEnds,
     open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
 ) -> Result<Records, CorpusError>
 where
     R: Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
 {
     match threads_for(&source, options) {
-        Some(threads) => {
-            Ok(Box::new(parsed_in_blocks(source.blocks(ends), open, options, threads)?))
-        }
-        None => Ok(one_by_one(open(source.lines(), options)?, options)),
+        Some(threads) => Ok(Box::new(parse_blocks(source.blocks(ends), open, options, threads)?)),
+        None => Ok(read_one_by_one(open(source.lines(), options)?, options)),
     }
 }
 
 /// Returns the records of blocks. `open` creates a reader for each block.
-pub(super) fn parsed_in_blocks<R: Iterator<Item = Result<Document, CorpusError>>>(
+pub(super) fn parse_blocks<R: Iterator<Item = Result<Document, CorpusError>>>(
     cutter: Cutter,
     open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
@@ -94,7 +92,7 @@ pub(super) fn threads_for<'a>(source: &Source, options: &'a ReadOptions) -> Opti
 }
 
 /// Returns the records of a reader, which are parsed on the calling thread.
-pub(super) fn one_by_one(
+pub(super) fn read_one_by_one(
     documents: impl Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
     options: &Arc<ReadOptions>,
 ) -> Records {

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use super::cutter::End;
+use super::cutter::RecordEnd;
 use super::document::{Content, Document};
 use super::error::{CorpusError, Problem};
 use super::lines::Lines;
 use super::options::{ReadOptions, Split};
 
-const END: &str = "</REUTERS>";
+const END_TAG: &str = "</REUTERS>";
 
 pub(super) struct Reuters {
     lines: Lines,
@@ -36,11 +36,11 @@ impl Reuters {
                 let found = format!("`{}`", story.chars().take(40).collect::<String>());
                 return Err(Problem::Unexpected { found, expected: "`<REUTERS …>`" }.at(&place));
             }
-            let mut ended = story.contains(END);
-            while !ended {
+            let mut is_complete = story.contains(END_TAG);
+            while !is_complete {
                 match self.lines.next_of_record()? {
                     Some(line) => {
-                        ended = line.contains(END);
+                        is_complete = line.contains(END_TAG);
                         story.push('\n');
                         story.push_str(&line);
                     }
@@ -50,7 +50,7 @@ impl Reuters {
                 }
             }
             let tag = story.split('>').next().unwrap_or_default();
-            if !in_split(tag, self.options.split) {
+            if !is_in_split(tag, self.options.split) {
                 continue;
             }
             let id = attribute(tag, "NEWID").unwrap_or_default().to_owned();
@@ -73,13 +73,13 @@ impl Reuters {
     }
 }
 
-/// Cuts a file after each line that contains the end tag of a story.
-pub(super) fn story_records(_: &[u8], line: &[u8]) -> Option<End> {
+/// Returns the end of a record after a line that contains the end tag of a story.
+pub(super) fn find_story_end(_: &[u8], line: &[u8]) -> Option<RecordEnd> {
     let mut rest = line;
-    while let Some(at) = rest.iter().position(|&byte| byte == b'<') {
-        rest = &rest[at..];
-        if rest.starts_with(END.as_bytes()) {
-            return Some(End::AfterSecond);
+    while let Some(start) = rest.iter().position(|&byte| byte == b'<') {
+        rest = &rest[start..];
+        if rest.starts_with(END_TAG.as_bytes()) {
+            return Some(RecordEnd::AfterSecond);
         }
         rest = &rest[1..];
     }
@@ -94,7 +94,7 @@ impl Iterator for Reuters {
     }
 }
 
-fn in_split(tag: &str, split: Split) -> bool {
+fn is_in_split(tag: &str, split: Split) -> bool {
     let side = match split {
         Split::All => return true,
         Split::Train => "TRAIN",
@@ -165,8 +165,8 @@ fn without_tags(text: &str) -> String {
     plain
 }
 
-/// Replaces the entities that the files use: `&lt; &gt; &amp; &quot; &#n;`. Control characters,
-/// which the news agency used for layout, become spaces.
+/// Replaces the entities that occur in the files: `&lt; &gt; &amp; &quot; &#n;`. Control
+/// characters, which the news agency used for layout, become spaces.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

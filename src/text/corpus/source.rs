@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-use super::compressed::decompressed;
-use super::cutter::{Cutter, Ends};
-use super::encoding::{OnBadUtf8, decoded, read_error};
+use super::compressed::decompress;
+use super::cutter::{Cutter, RecordEnds};
+use super::encoding::{OnBadUtf8, decode, read_error};
 use super::error::{CorpusError, Problem};
 use super::lines::Lines;
 use super::magic;
-use super::members::decompressed_by;
+use super::members::decompress_on_threads;
 use super::peeked::{Bytes, PeekReader};
 use super::place::Place;
 use crate::limits::{self, LimitedReader};
@@ -56,7 +56,7 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> CorpusError {
 pub(crate) fn open_bytes(path: &Path) -> Result<Bytes, CorpusError> {
     let file = File::open(path).map_err(|error| io_error(path, error))?;
     let bytes = Box::new(BufReader::with_capacity(BUFFER, file));
-    decompressed(bytes).map_err(|error| io_error(path, error))
+    decompress(bytes).map_err(|error| io_error(path, error))
 }
 
 impl Source {
@@ -70,7 +70,8 @@ impl Source {
         let file = CountingFile { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
         let threads = options.threads.as_ref().filter(|_| is_file);
-        let source = Self::read_by(&path.to_string_lossy(), Box::new(file), options, threads)?;
+        let source =
+            Self::read_on_threads(&path.to_string_lossy(), Box::new(file), options, threads)?;
         Ok(Self { is_file, ..source })
     }
 
@@ -79,11 +80,11 @@ impl Source {
         bytes: Bytes,
         options: &SourceOptions,
     ) -> Result<Self, CorpusError> {
-        Self::read_by(name, bytes, options, None)
+        Self::read_on_threads(name, bytes, options, None)
     }
 
     /// Like [`from_reader`](Self::from_reader), but decompresses on `threads` if possible.
-    fn read_by(
+    fn read_on_threads(
         name: &str,
         bytes: Bytes,
         options: &SourceOptions,
@@ -92,9 +93,11 @@ impl Source {
         let name: Arc<str> = name.into();
         let failed =
             |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
-        let bytes = decompressed_by(bytes, threads).map_err(failed)?;
+        let bytes = decompress_on_threads(bytes, threads).map_err(failed)?;
         let mut bytes = PeekReader::new(bytes);
-        if let Some(problem) = magic::refused(bytes.head_until(magic::suffices).map_err(failed)?) {
+        if let Some(problem) =
+            magic::find_problem(bytes.peek_until(magic::is_long_enough).map_err(failed)?)
+        {
             return Err(problem.at(&Place { source: name, line: None }));
         }
         let on_bad_utf8 = options.on_bad_utf8;
@@ -109,12 +112,12 @@ impl Source {
         };
         match options.encoding {
             Some(encoding) if encoding != encoding_rs::UTF_8 => {
-                source = source.decoded(encoding, options.on_bad_utf8);
+                source = source.decode(encoding, options.on_bad_utf8);
             }
             _ => {
                 let place = source.place();
                 let marks: [&[u8]; 3] = [&[0xEF, 0xBB, 0xBF], &[0xFF, 0xFE], &[0xFE, 0xFF]];
-                let head = source.bytes.head_for(&marks);
+                let head = source.bytes.peek_for(&marks);
                 let head = head.map_err(|error| read_error(error, &place))?;
                 if head.starts_with(&[0xEF, 0xBB, 0xBF]) {
                     source.bytes.consume(3);
@@ -123,7 +126,7 @@ impl Source {
                     // The decoder removes the byte order mark.
                     let is_little = head.starts_with(&[0xFF, 0xFE]);
                     let utf_16 = if is_little { UTF_16LE } else { UTF_16BE };
-                    source = source.decoded(utf_16, options.on_bad_utf8);
+                    source = source.decode(utf_16, options.on_bad_utf8);
                 }
             }
         }
@@ -131,8 +134,8 @@ impl Source {
     }
 
     /// Decodes the stream from `encoding`.
-    pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
-        let decoded = decoded(Box::new(self.bytes), encoding, on_bad);
+    pub(super) fn decode(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
+        let decoded = decode(Box::new(self.bytes), encoding, on_bad);
         Self { bytes: PeekReader::new(decoded), ..self }
     }
 
@@ -140,12 +143,12 @@ impl Source {
         Place { source: Arc::clone(&self.name), line: None }
     }
 
-    /// Returns the first line and the bytes read with it, without consuming them. Of a longer line,
-    /// returns at least the first 64 KiB.
+    /// Returns the first line and the bytes read with it, without consuming them. If the line is
+    /// longer than 64 KiB, returns at least its first 64 KiB.
     pub(super) fn first_line(&mut self) -> Result<&[u8], CorpusError> {
         let place = self.place();
-        let enough = |head: &[u8]| head.len() >= BUFFER || head.contains(&b'\n');
-        self.bytes.head_until(enough).map_err(|error| read_error(error, &place))
+        let is_enough = |head: &[u8]| head.len() >= BUFFER || head.contains(&b'\n');
+        self.bytes.peek_until(is_enough).map_err(|error| read_error(error, &place))
     }
 
     pub(super) fn on_bad_utf8(&self) -> OnBadUtf8 {
@@ -189,7 +192,7 @@ impl Source {
     }
 
     /// Splits the source into blocks of complete records.
-    pub(super) fn blocks(self, ends: Ends) -> Cutter {
+    pub(super) fn blocks(self, ends: RecordEnds) -> Cutter {
         let Self { name, bytes, offset, on_bad_utf8, max_record, .. } = self;
         Cutter {
             name,
@@ -200,8 +203,8 @@ impl Source {
             on_bad_utf8,
             max_record,
             rest: Vec::new(),
-            ended: false,
-            failed: None,
+            is_at_end: false,
+            pending_error: None,
         }
     }
 

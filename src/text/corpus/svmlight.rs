@@ -25,7 +25,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Parses a line `rows columns labels`.
-    pub(super) fn of(line: &[u8]) -> Option<Self> {
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let line = std::str::from_utf8(line).ok()?;
         let numbers = line.split_ascii_whitespace().map(|number| number.parse().ok());
         let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
@@ -36,16 +36,16 @@ impl Counts {
     }
 
     fn check(self, labels: &[String], features: &[(u32, f32)]) -> Result<(), Problem> {
-        let beyond = |what, found, count| Err(Problem::AboveDeclaredCount { what, found, count });
+        let exceeds = |what, found, count| Err(Problem::AboveDeclaredCount { what, found, count });
         match features.last() {
             Some(&(column, _)) if column >= self.columns => {
-                return beyond("column", column, self.columns);
+                return exceeds("column", column, self.columns);
             }
             _ => {}
         }
         let numbers = labels.iter().filter_map(|label| label.parse().ok());
         match numbers.max() {
-            Some(label) if label >= self.labels => beyond("label", label, self.labels),
+            Some(label) if label >= self.labels => exceeds("label", label, self.labels),
             _ => Ok(()),
         }
     }
@@ -53,13 +53,13 @@ impl Counts {
 
 impl Svmlight {
     pub(super) fn new(lines: Lines, options: &ReadOptions, counts: Option<Counts>) -> Self {
-        let usual = u32::from(counts.is_none());
-        Self { lines, first_column: options.first_column.unwrap_or(usual), counts }
+        let default_column = u32::from(counts.is_none());
+        Self { lines, first_column: options.first_column.unwrap_or(default_column), counts }
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
-            let is_first = self.lines.before() == 0;
+            let is_first = self.lines.lines_read() == 0;
             let Some(line) = self.lines.next()? else { return Ok(None) };
             if is_first && self.counts.is_some() {
                 continue;
@@ -100,11 +100,11 @@ impl Iterator for Svmlight {
 type Row = (Vec<String>, Vec<(u32, f32)>);
 
 fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
-    let unlabeled = row.starts_with(|c: char| c.is_ascii_whitespace());
+    let is_unlabeled = row.starts_with(|c: char| c.is_ascii_whitespace());
     let row = row.trim_ascii_start();
     let (first, rest) = row.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((row, ""));
-    if unlabeled || first.contains(':') {
-        return Ok((Vec::new(), features(row, first_column, true)?));
+    if is_unlabeled || first.contains(':') {
+        return Ok((Vec::new(), parse_features(row, first_column, true)?));
     }
     // `+1`, `1` and `1.0` are the same label, as in other readers of this format.
     let label = |label: &str| {
@@ -112,44 +112,45 @@ fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
         label.parse().map_or_else(|_| label.to_owned(), |number| label_of_number(&number))
     };
     let labels = first.split(',').map(label).collect();
-    Ok((labels, features(rest, first_column, true)?))
+    Ok((labels, parse_features(rest, first_column, true)?))
 }
 
 /// Parses `column:value` items and returns features in increasing order of columns. `qid:n` is
-/// ignored if `may_group`, and an error otherwise.
-pub(super) fn features(
+/// ignored if `allows_qid`, and an error otherwise.
+pub(super) fn parse_features(
     row: &str,
     first_column: u32,
-    may_group: bool,
+    allows_qid: bool,
 ) -> Result<Vec<(u32, f32)>, Problem> {
     let mut rest = row.trim_ascii();
     // Items have about twelve bytes on average.
     let mut features = Vec::with_capacity(rest.len() / 10);
     while !rest.is_empty() {
-        let (column, value) = if let Some((column, value, length)) = simple(rest.as_bytes()) {
-            rest = rest[length..].trim_ascii_start();
-            (column, value)
-        } else {
-            let (item, others) =
-                rest.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest, ""));
-            rest = others.trim_ascii_start();
-            if may_group && item.starts_with("qid:") {
-                continue;
-            }
-            any(item)
-                .ok_or_else(|| Problem::BadFeature { item: item.chars().take(40).collect() })?
-        };
+        let (column, value) =
+            if let Some((column, value, length)) = parse_simple_item(rest.as_bytes()) {
+                rest = rest[length..].trim_ascii_start();
+                (column, value)
+            } else {
+                let (item, others) =
+                    rest.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest, ""));
+                rest = others.trim_ascii_start();
+                if allows_qid && item.starts_with("qid:") {
+                    continue;
+                }
+                parse_item(item)
+                    .ok_or_else(|| Problem::BadFeature { item: item.chars().take(40).collect() })?
+            };
         if column < first_column {
             return Err(Problem::ColumnZero);
         }
         features.push((column, value));
     }
-    sorted(features)
+    sort_features(features)
 }
 
 /// Parses the first item if its column has at most nine digits. Returns the column, the value and
 /// the length of the item.
-fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
+fn parse_simple_item(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     let digits = bytes.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
     if !(1..10).contains(&digits) || bytes.get(digits) != Some(&b':') {
         return None;
@@ -160,19 +161,19 @@ fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     // This parser does not have to find the end of the number first. Compared with the standard
     // library, reading rows takes 10 to 25 percent less time.
     let (number, length) = fast_float2::parse_partial::<f32, _>(value).ok()?;
-    let ends = value.get(length).is_none_or(u8::is_ascii_whitespace);
-    (ends && number.is_finite()).then_some((column, number, digits + 1 + length))
+    let is_at_end = value.get(length).is_none_or(u8::is_ascii_whitespace);
+    (is_at_end && number.is_finite()).then_some((column, number, digits + 1 + length))
 }
 
 /// Parses an item with numbers in any format.
-fn any(item: &str) -> Option<(u32, f32)> {
+fn parse_item(item: &str) -> Option<(u32, f32)> {
     let (column, value) = item.split_once(':')?;
     let value = value.parse().ok().filter(|value: &f32| value.is_finite())?;
     Some((column.parse().ok()?, value))
 }
 
 /// Sorts features by column. A repeated column is an error.
-pub(super) fn sorted(mut features: Vec<(u32, f32)>) -> Result<Vec<(u32, f32)>, Problem> {
+pub(super) fn sort_features(mut features: Vec<(u32, f32)>) -> Result<Vec<(u32, f32)>, Problem> {
     if !features.is_sorted_by_key(|&(column, _)| column) {
         features.sort_by_key(|&(column, _)| column);
     }

@@ -53,16 +53,21 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const ROWS: usize = 16;
 
 impl Dialect {
-    /// Determines the dialect of a table that begins with `head`. `usual` is the default separator
-    /// of the format, and `wanted` are the expected columns of the header.
-    pub(super) fn of(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> Self {
+    /// Determines the dialect of a table that begins with `head`. `default_separator` is the
+    /// separator of the format, and `expected` are the expected columns of the header.
+    pub(super) fn detect(
+        head: &[u8],
+        default_separator: u8,
+        expected: &[&str],
+        table: TableOptions,
+    ) -> Self {
         let declared = separator_line(head);
-        let detect = || detect_separator(head, usual, wanted, table);
+        let detect = || detect_separator(head, default_separator, expected, table);
         let separator = table.separator.or(declared).unwrap_or_else(detect);
-        Self { has_separator_line: declared.is_some(), ..Self::with(separator, table) }
+        Self { has_separator_line: declared.is_some(), ..Self::new(separator, table) }
     }
 
-    fn with(separator: u8, table: TableOptions) -> Self {
+    fn new(separator: u8, table: TableOptions) -> Self {
         let is_quoted = match table.quoting {
             Quoting::Auto => separator != b'\t',
             Quoting::Csv | Quoting::Backslash => true,
@@ -90,9 +95,9 @@ impl Dialect {
 
     /// Parses the first rows of `head`, without the last line, which may be truncated.
     fn rows(self, head: &[u8]) -> Vec<csv::ByteRecord> {
-        let whole = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
+        let complete_lines = memchr::memrchr(b'\n', head).map_or(head, |end| &head[..end]);
         self.parser()
-            .from_reader(whole)
+            .from_reader(complete_lines)
             .into_byte_records()
             .map_while(Result::ok)
             .take(ROWS)
@@ -112,23 +117,28 @@ fn separator_line(head: &[u8]) -> Option<u8> {
 
 /// Chooses the separator with which the header contains the most expected columns. Ties are broken
 /// by equal field counts in the first rows, then by the default of the format.
-fn detect_separator(head: &[u8], usual: u8, wanted: &[&str], table: TableOptions) -> u8 {
-    let is_wanted =
-        |field: &[u8]| std::str::from_utf8(field).is_ok_and(|name| wanted.contains(&name.trim()));
+fn detect_separator(
+    head: &[u8],
+    default_separator: u8,
+    expected: &[&str],
+    table: TableOptions,
+) -> u8 {
+    let is_expected =
+        |field: &[u8]| std::str::from_utf8(field).is_ok_and(|name| expected.contains(&name.trim()));
     let rank = |separator: u8| {
-        let rows = Dialect::with(separator, table).rows(head);
+        let rows = Dialect::new(separator, table).rows(head);
         let fields = rows.first().map_or(0, csv::ByteRecord::len);
-        let wanted = match rows.first() {
+        let expected_count = match rows.first() {
             Some(header) if !table.no_header => {
-                header.iter().filter(|field| is_wanted(field)).count()
+                header.iter().filter(|field| is_expected(field)).count()
             }
             _ => 0,
         };
         let is_even = fields > 1 && rows.iter().all(|row| row.len() == fields);
-        (wanted, is_even, fields > 1, separator == usual)
+        (expected_count, is_even, fields > 1, separator == default_separator)
     };
     let ranked = SEPARATORS.iter().rev().map(|&separator| (rank(separator), separator));
-    ranked.max_by_key(|&(rank, _)| rank).map_or(usual, |(_, separator)| separator)
+    ranked.max_by_key(|&(rank, _)| rank).map_or(default_separator, |(_, separator)| separator)
 }
 
 /// Returns whether a row looks like data instead of column names: a field is long, has many words

@@ -21,8 +21,8 @@ pub struct VectorsFile {
 }
 
 impl VectorsFile {
-    /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed by gzip) into
-    /// memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
+    /// Reads a vector file (`.npy`, `.fvecs`, `.bvecs` or IDX, optionally compressed with gzip)
+    /// into memory. Row `i` belongs to the `i`-th document that is read. With `ids`, a file of one
     /// identifier per line, it belongs to the document whose identifier is on line `i`.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl VectorsFile {
             vector_file::Problem::Open(error) => Problem::Io(error).at(&place),
             problem => Problem::VectorFile { what: problem.to_string() }.at(&place),
         })?;
-        let by_id = ids.map(|ids| numbered(ids, &rows, &name)).transpose()?;
+        let by_id = ids.map(|ids| read_ids(ids, &rows, &name)).transpose()?;
         Ok(Self { rows, name, by_id })
     }
 
@@ -80,10 +80,10 @@ impl VectorsFile {
     }
 }
 
-fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
+fn read_ids(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
     let mut lines = Source::open(path, &SourceOptions::default())?.lines();
     let mut ids = HashMap::new();
-    while let Some((place, line)) = lines.next_placed()? {
+    while let Some((place, line)) = lines.next_with_place()? {
         let next = ids.len();
         let what = match ids.insert(line.clone().into_owned(), next) {
             Some(_) => format!("the identifier `{line}` occurs twice"),

@@ -66,8 +66,8 @@ impl Fields {
     /// [`Fields::LIMIT`].
     pub fn is_valid(&self) -> bool {
         let boosts = self.boosts();
-        let legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
-        !boosts.is_empty() && boosts.iter().all(legal)
+        let is_legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
+        !boosts.is_empty() && boosts.iter().all(is_legal)
     }
 
     /// Splits content into pairs of a field index and its text.
@@ -101,16 +101,16 @@ impl Fields {
 /// the fields, in order.
 pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
     ids.sort_unstable();
-    for same in ids.chunk_by(|a, b| a.0 == b.0) {
-        let fields = same.chunk_by(|a, b| a.1 == b.1);
-        let boosted = fields.map(|same| boosts[same[0].1 as usize] * same.len() as f32);
-        entry(same[0].0, boosted.fold(0.0, |sum, count| sum + count));
+    for group in ids.chunk_by(|a, b| a.0 == b.0) {
+        let fields = group.chunk_by(|a, b| a.1 == b.1);
+        let boosted = fields.map(|group| boosts[group[0].1 as usize] * group.len() as f32);
+        entry(group[0].0, boosted.fold(0.0, |sum, count| sum + count));
     }
 }
 
-/// Returns the boosted count of entry `at`, computed as in [`tally`]. `values` contains the counts
-/// by field.
-pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], at: usize) -> f32 {
-    let found = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[at]);
-    found.fold(0.0, |sum, count| sum + count)
+/// Returns the boosted count of an entry, computed as in [`tally`]. `values` contains the counts by
+/// field.
+pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], entry: usize) -> f32 {
+    let boosted_counts = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[entry]);
+    boosted_counts.fold(0.0, |sum, count| sum + count)
 }

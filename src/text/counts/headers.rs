@@ -56,8 +56,8 @@ impl Headers {
             *self.group_names.entry(group.clone()).or_insert(next)
         }));
         for label in &document.labels {
-            let number = self.number(label);
-            self.labels.push(number);
+            let label_number = self.label_number(label);
+            self.labels.push(label_number);
         }
         self.label_indptr.push(self.labels.len() as u64);
         match (&mut self.texts, &document.content) {
@@ -67,13 +67,13 @@ impl Headers {
         }
     }
 
-    fn number(&mut self, label: &str) -> u32 {
-        if let Some(&number) = self.names.get(label) {
-            return number;
+    fn label_number(&mut self, label: &str) -> u32 {
+        if let Some(&label_number) = self.names.get(label) {
+            return label_number;
         }
-        let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
-        self.names.insert(label.to_owned(), number);
-        number
+        let label_number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
+        self.names.insert(label.to_owned(), label_number);
+        label_number
     }
 
     /// Returns the collected data, with labels numbered in the order of their names.
@@ -114,9 +114,9 @@ pub(super) struct FinishedHeaders {
     pub(super) texts: Option<Strings>,
 }
 
-/// Returns the group of each document, or nothing if there are no groups. Ungrouped documents get
-/// unique ids.
-fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
+/// Returns the group of each document, or an empty list if there are no groups. Documents without a
+/// group get unique ids.
+fn groups(document_groups: &[Option<u32>], names: usize) -> Vec<u32> {
     if names == 0 {
         return Vec::new();
     }
@@ -125,5 +125,5 @@ fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
         next_group += 1;
         next_group
     };
-    of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
+    document_groups.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
 }

@@ -2,10 +2,10 @@
 
 use rayon::prelude::*;
 
+use super::merge_terms::{DROPPED, merge_terms, vocabulary};
 use super::names::Names;
 use super::options::TermLimits;
 use super::shard::{Rows, Shard, Values};
-use super::unite::{DROPPED, unite, vocabulary};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads::Threads;
 
@@ -20,11 +20,11 @@ pub(super) struct MergedShards {
     /// The number of bytes of text analyzed.
     pub(super) bytes: u64,
     /// Whether any text has more than one line.
-    pub(super) titled: bool,
+    pub(super) has_titles: bool,
 }
 
-/// Merges the shards, with the documents in the order of the pieces. All threads renumber and move
-/// the pieces. Each piece is freed as soon as it has been moved.
+/// Merges the shards, with the documents in the order of the chunks. All threads renumber and move
+/// the chunks. Each chunk is freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
     documents: usize,
@@ -33,14 +33,14 @@ pub(super) fn merge(
 ) -> MergedShards {
     let kind = shards.first().map_or(TermKind::Columns, Shard::kind);
     let fields = shards.first().map_or(1, |shard| shard.fields);
-    let mut pieces: Vec<(usize, usize, Rows)> = Vec::new();
+    let mut chunks: Vec<(usize, usize, Rows)> = Vec::new();
     for (number, shard) in shards.iter_mut().enumerate() {
-        let shard_pieces = std::mem::take(&mut shard.pieces).into_iter();
-        pieces.extend(shard_pieces.map(|(piece, rows)| (piece, number, rows)));
+        let shard_chunks = std::mem::take(&mut shard.chunks).into_iter();
+        chunks.extend(shard_chunks.map(|(chunk, rows)| (chunk, number, rows)));
     }
-    pieces.sort_unstable_by_key(|&(piece, ..)| piece);
+    chunks.sort_unstable_by_key(|&(chunk, ..)| chunk);
     let names: Vec<Names<'_>> = threads.run(|| shards.par_iter().map(Shard::names).collect());
-    let (kept, numbers) = threads.run(|| unite(&shards, &names, documents, limits));
+    let (kept, numbers) = threads.run(|| merge_terms(&shards, &names, documents, limits));
     let all_kept = numbers.iter().flatten().all(|&number| number != DROPPED);
     let entries = |(_, shard, rows): &(usize, usize, Rows)| {
         if all_kept {
@@ -48,20 +48,20 @@ pub(super) fn merge(
         }
         rows.terms.iter().filter(|&&term| numbers[*shard][term as usize] != DROPPED).count()
     };
-    let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
+    let entries: Vec<usize> = threads.run(|| chunks.par_iter().map(entries).collect());
     let nonzeros = entries.iter().sum();
     let mut indptr = vec![0; documents + 1];
     let mut all_lengths = vec![0.0; documents];
     let mut all_terms = vec![0; nonzeros];
     let mut all_counts = vec![vec![0.0; nonzeros]; fields];
-    // Assign each piece its slices of the arrays.
+    // Assign each chunk its slices of the arrays.
     let mut ends = &mut indptr[1..];
     let mut lengths = &mut *all_lengths;
     let mut terms = &mut *all_terms;
     let mut counts: Vec<&mut [f32]> = all_counts.iter_mut().map(|counts| &mut **counts).collect();
     let mut start = 0;
     let mut moves = Vec::new();
-    for ((_, shard, rows), entries) in pieces.into_iter().zip(entries) {
+    for ((_, shard, rows), entries) in chunks.into_iter().zip(entries) {
         let target = Target {
             start,
             ends: ends.split_off_mut(..rows.ends.len()).expect("a row for each document"),
@@ -89,13 +89,13 @@ pub(super) fn merge(
         counts: all_counts,
         lengths: all_lengths,
         bytes: shards.iter().map(|shard| shard.bytes).sum(),
-        titled: shards.iter().any(|shard| shard.titled),
+        has_titles: shards.iter().any(|shard| shard.has_titles),
     }
 }
 
-/// The slices of the merged arrays that belong to a piece.
+/// The slices of the merged arrays that belong to a chunk.
 struct Target<'a> {
-    /// The number of entries before this piece.
+    /// The number of entries before this chunk.
     start: u64,
     ends: &'a mut [u64],
     lengths: &'a mut [f32],
@@ -109,41 +109,41 @@ impl Target<'_> {
     fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
         self.lengths.copy_from_slice(&rows.lengths);
         let mut row: Vec<u64> = Vec::new();
-        let mut spare: Vec<u64> = Vec::new();
+        let mut buffer: Vec<u64> = Vec::new();
         let mut start = 0;
-        let mut filled = 0;
+        let mut written = 0;
         for (index, &end) in rows.ends.iter().enumerate() {
             let entries = start..end;
             start = end;
             row.clear();
             // Packing a term and its position into one integer sorts faster than pairs.
-            row.extend((0u32..).zip(&rows.terms[entries.clone()]).filter_map(|(at, &term)| {
+            row.extend((0u32..).zip(&rows.terms[entries.clone()]).filter_map(|(entry, &term)| {
                 let number = numbers[term as usize];
-                (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
+                (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(entry))
             }));
-            sort_by_terms(&mut row, &mut spare, bytes);
-            let places = filled..filled + row.len();
-            filled = places.end;
-            for (term, &entry) in self.terms[places.clone()].iter_mut().zip(&row) {
+            sort_by_terms(&mut row, &mut buffer, bytes);
+            let positions = written..written + row.len();
+            written = positions.end;
+            for (term, &entry) in self.terms[positions.clone()].iter_mut().zip(&row) {
                 *term = (entry >> 32) as u32;
             }
             #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
             let entry = |packed: u64| entries.start + packed as u32 as usize;
             match &rows.values {
                 Values::Counts(fields) => {
-                    for (counts, of_field) in self.counts.iter_mut().zip(fields) {
-                        for (count, &packed) in counts[places.clone()].iter_mut().zip(&row) {
-                            *count = of_field.get(entry(packed));
+                    for (counts, field_counts) in self.counts.iter_mut().zip(fields) {
+                        for (count, &packed) in counts[positions.clone()].iter_mut().zip(&row) {
+                            *count = field_counts.get(entry(packed));
                         }
                     }
                 }
                 Values::Given(values) => {
-                    for (value, &packed) in self.counts[0][places].iter_mut().zip(&row) {
+                    for (value, &packed) in self.counts[0][positions].iter_mut().zip(&row) {
                         *value = values[entry(packed)];
                     }
                 }
             }
-            self.ends[index] = self.start + filled as u64;
+            self.ends[index] = self.start + written as u64;
         }
     }
 }
@@ -158,32 +158,32 @@ fn bytes_of(max: usize) -> u32 {
 const MIN_RADIX_ENTRIES: usize = 32;
 
 /// Sorts entries by the terms in their upper halves, which are distinct and have `bytes` bytes.
-/// `spare` is a reusable buffer.
-fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
+/// `buffer` is a scratch buffer.
+fn sort_by_terms(row: &mut Vec<u64>, buffer: &mut Vec<u64>, bytes: u32) {
     // The rows of sparse vector files are often sorted already, which the comparison sort detects
     // quickly.
     if row.len() < MIN_RADIX_ENTRIES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
         return;
     }
-    spare.resize(row.len(), 0);
+    buffer.resize(row.len(), 0);
     for byte in 0..bytes {
-        let of = |entry: u64| (entry >> (u32::BITS + 8 * byte) & 0xFF) as usize;
+        let digit = |entry: u64| (entry >> (u32::BITS + 8 * byte) & 0xFF) as usize;
         // The start of the entries with each byte.
         let mut starts = [0u32; 256];
         for &entry in &*row {
-            starts[of(entry)] += 1;
+            starts[digit(entry)] += 1;
         }
         let mut next = 0;
         for start in &mut starts {
             next += std::mem::replace(start, next);
         }
         for &entry in &*row {
-            let place = &mut starts[of(entry)];
-            spare[*place as usize] = entry;
-            *place += 1;
+            let position = &mut starts[digit(entry)];
+            buffer[*position as usize] = entry;
+            *position += 1;
         }
-        std::mem::swap(row, spare);
+        std::mem::swap(row, buffer);
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     use crate::text::corpus::{Content, Document, Place};
     use crate::text::counts::{DfLimit, Fields, Input};
 
-    /// Short words, and words that share their first sixteen bytes or end there.
+    /// Generates short words, and words that share their first sixteen bytes or end there.
     fn word() -> impl Strategy<Value = String> {
         let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
         (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))
@@ -218,29 +218,29 @@ mod tests {
             let terms: BTreeSet<u32> = terms.collect();
             prop_assert_eq!(bytes_of(max_term as usize), bytes);
             let expected: Vec<u64> =
-                (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
+                (0..).zip(&terms).map(|(index, &term)| u64::from(term) << 32 | index).collect();
             let mut row = expected.clone();
             // Shuffle the row.
             row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let by_bytes = row.len() >= MIN_RADIX_ENTRIES * bytes as usize && !row.is_sorted();
-            let mut spare = vec![7; 3];
-            sort_by_terms(&mut row, &mut spare, bytes);
-            prop_assert_eq!(spare.len(), if by_bytes { row.len() } else { 3 });
+            let uses_radix_sort = row.len() >= MIN_RADIX_ENTRIES * bytes as usize && !row.is_sorted();
+            let mut buffer = vec![7; 3];
+            sort_by_terms(&mut row, &mut buffer, bytes);
+            prop_assert_eq!(buffer.len(), if uses_radix_sort { row.len() } else { 3 });
             prop_assert_eq!(row, expected);
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Compares pieces that are distributed over several shards with separate counts of each
+        /// Compares chunks that are distributed over several shards with separate counts of each
         /// text. Includes counts that exceed a byte, and titles.
         #[test]
-        fn shards_are_one_count(
+        fn shards_merge_into_one_count(
             texts in prop::collection::vec(prop::collection::vec((word(), 1usize..5), 0..8), 1..12),
             many in 250usize..600,
             owners in prop::collection::vec(0usize..3, 12),
             min_df in 1u32..3,
-            documents_of_piece in 1usize..4,
+            documents_per_chunk in 1usize..4,
         ) {
             let texts: Vec<String> = (0..).zip(&texts).map(|(number, words)| {
                 let mut all: Vec<&str> = Vec::new();
@@ -262,9 +262,9 @@ mod tests {
                 group: None,
                 place: Place { source: "test".into(), line: None },
             };
-            for (piece, texts) in texts.chunks(documents_of_piece).enumerate() {
+            for (chunk, texts) in texts.chunks(documents_per_chunk).enumerate() {
                 let documents: Vec<Document> = texts.iter().map(document).collect();
-                shards[owners[piece]].count(piece, &documents).unwrap();
+                shards[owners[chunk]].count(chunk, &documents).unwrap();
             }
             let limits = TermLimits { min_df: DfLimit::Count(min_df), ..TermLimits::default() };
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
@@ -292,9 +292,9 @@ mod tests {
             prop_assert_eq!(merged.vocabulary.document_frequencies(), &df[..]);
             for (row, expected) in rows.iter().enumerate() {
                 let [start, end] =
-                    [row, row + 1].map(|at| usize::try_from(merged.indptr[at]).unwrap());
-                let found: Vec<(&str, [f32; 2])> = (start..end).map(|at| {
-                    (terms[merged.terms[at] as usize], [merged.counts[0][at], merged.counts[1][at]])
+                    [row, row + 1].map(|index| usize::try_from(merged.indptr[index]).unwrap());
+                let found: Vec<(&str, [f32; 2])> = (start..end).map(|index| {
+                    (terms[merged.terms[index] as usize], [merged.counts[0][index], merged.counts[1][index]])
                 }).collect();
                 let expected: Vec<(&str, [f32; 2])> = expected.iter()
                     .filter(|(word, _)| frequencies.contains_key(*word))

@@ -1,4 +1,4 @@
-//! Counts the terms of pieces.
+//! Counts the terms of chunks.
 
 use std::collections::HashMap;
 
@@ -17,13 +17,13 @@ pub(super) struct Shard<'a> {
     counter: Counter<'a>,
     /// Per-term state, indexed by the shard's term ids.
     pub(super) term_states: Vec<TermState>,
-    /// The rows of each counted piece, with the index of the piece in the corpus.
-    pub(super) pieces: Vec<(usize, Rows)>,
-    /// A buffer that is reused for the next piece.
+    /// The rows of each counted chunk, with the index of the chunk in the corpus.
+    pub(super) chunks: Vec<(usize, Rows)>,
+    /// A buffer that is reused for the next chunk.
     spare: Option<Rows>,
     pub(super) fields: usize,
     pub(super) bytes: u64,
-    pub(super) titled: bool,
+    pub(super) has_titles: bool,
 }
 
 /// Rows of counts, with the term ids of a shard.
@@ -52,22 +52,22 @@ pub(super) enum Values {
 pub(super) struct FieldCounts {
     bytes: Vec<u8>,
     /// The excess over 255, by entry.
-    more: HashMap<usize, u32, RandomState>,
+    overflow: HashMap<usize, u32, RandomState>,
 }
 
 impl FieldCounts {
-    fn add_one(&mut self, place: usize) {
-        match self.bytes[place].checked_add(1) {
-            Some(more) => self.bytes[place] = more,
-            None => *self.more.entry(place).or_default() += 1,
+    fn add_one(&mut self, index: usize) {
+        match self.bytes[index].checked_add(1) {
+            Some(count) => self.bytes[index] = count,
+            None => *self.overflow.entry(index).or_default() += 1,
         }
     }
 
-    pub(super) fn get(&self, place: usize) -> f32 {
-        match self.bytes[place] {
+    pub(super) fn get(&self, index: usize) -> f32 {
+        match self.bytes[index] {
             u8::MAX => {
-                let more = self.more.get(&place).copied().unwrap_or(0);
-                (u32::from(u8::MAX) + more) as f32
+                let overflow = self.overflow.get(&index).copied().unwrap_or(0);
+                (u32::from(u8::MAX) + overflow) as f32
             }
             count => f32::from(count),
         }
@@ -82,9 +82,9 @@ impl Rows {
         terms.clear();
         match values {
             Values::Counts(fields) => {
-                for FieldCounts { bytes, more } in fields {
+                for FieldCounts { bytes, overflow } in fields {
                     bytes.clear();
-                    more.clear();
+                    overflow.clear();
                 }
             }
             Values::Given(values) => values.clear(),
@@ -104,26 +104,26 @@ impl Rows {
         for counts in &mut *counts {
             counts.bytes.resize(capacity, 0);
         }
-        let counted = &mut counts[field];
+        let field_counts = &mut counts[field];
         for &term in ids {
-            let met = &mut term_states[term as usize];
+            let state = &mut term_states[term as usize];
             // The term is in this row if its last entry is at or after the first entry of the row
             // and contains the term. Otherwise, its last entry is in an earlier row or does not
             // exist.
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-            let entry = first + met.entry.wrapping_sub(first as u32) as usize;
+            let entry = first + state.entry.wrapping_sub(first as u32) as usize;
             // For a term that is new to the row, any entry of the row works, because it contains
             // another term.
             let entry = entry.min(capacity - 1);
             let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };
             end += usize::from(is_new);
-            met.document_frequency += u32::from(is_new);
+            state.document_frequency += u32::from(is_new);
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
             let number = entry as u32;
-            met.entry = number;
+            state.entry = number;
             terms[entry] = term;
-            counted.add_one(entry);
+            field_counts.add_one(entry);
         }
         terms.truncate(end);
         for counts in counts {
@@ -182,32 +182,32 @@ impl<'a> Shard<'a> {
         Self {
             counter,
             term_states: Vec::new(),
-            pieces: Vec::new(),
+            chunks: Vec::new(),
             spare: None,
             fields,
             bytes: 0,
-            titled: false,
+            has_titles: false,
         }
     }
 
-    /// Counts the documents of piece `number`.
+    /// Counts the documents of chunk `number`.
     pub(super) fn count(
         &mut self,
         number: usize,
         documents: &[Document],
     ) -> Result<(), CorpusError> {
-        let mut rows = self.spare.take().unwrap_or_else(|| self.no_rows());
+        let mut rows = self.spare.take().unwrap_or_else(|| self.empty_rows());
         rows.clear();
         for document in documents {
             self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
         }
         // The stored copy has no unused capacity.
-        self.pieces.push((number, rows.clone()));
+        self.chunks.push((number, rows.clone()));
         self.spare = Some(rows);
         Ok(())
     }
 
-    fn no_rows(&self) -> Rows {
+    fn empty_rows(&self) -> Rows {
         let values = match self.counter {
             Counter::Features { .. } => Values::Given(Vec::new()),
             Counter::Text { .. } | Counter::Nothing => {
@@ -227,7 +227,8 @@ impl<'a> Shard<'a> {
                 Content::Text(_) | Content::Fields(_),
             ) => {
                 if let Content::Text(text) = &document.content {
-                    self.titled = self.titled || memchr::memchr(b'\n', text.as_bytes()).is_some();
+                    self.has_titles =
+                        self.has_titles || memchr::memchr(b'\n', text.as_bytes()).is_some();
                 }
                 for (field, text) in fields.split(&document.content) {
                     self.bytes += text.len() as u64;

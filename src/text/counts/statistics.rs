@@ -5,9 +5,9 @@ use crate::rows::strings::{Strings, StringsBuilder};
 /// The corpus statistics that weighting needs: the terms, their document frequencies, and the
 /// number and mean length of the documents.
 ///
-/// If a corpus is counted in segments, the frequencies of the segments are added. Documents that
-/// are trained [under](super::Counts::under) the sums get bit-identical weights to documents that
-/// are trained together.
+/// If a corpus is counted in segments, the frequencies of the segments are added.
+/// [`Counts::under`](super::Counts::under) then gives the documents of each segment the same
+/// weights, bit for bit, as in the whole corpus.
 ///
 /// ```
 /// use classify::text::counts::CorpusStatistics;
@@ -27,7 +27,7 @@ pub struct CorpusStatistics {
 
 /// The size of the whole corpus, of which the counted documents are a segment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Whole {
+pub(crate) struct CorpusSize {
     pub(crate) documents: u64,
     pub(crate) mean_length: f64,
 }
@@ -38,17 +38,18 @@ impl CorpusStatistics {
     ///
     /// # Errors
     /// If terms are out of order, the numbers of terms and frequencies differ, a frequency is 0 or
-    /// above the number of documents, or the mean is negative or not finite. The error is a
-    /// description.
+    /// above the number of documents, or the mean is negative or not finite. The error describes
+    /// the problem.
     pub fn new<S: AsRef<str>>(
         terms: &[S],
         document_frequencies: Vec<u32>,
         documents: u64,
         mean_length: f64,
     ) -> Result<Self, String> {
-        if let Some(at) = (1..terms.len()).find(|&at| terms[at - 1].as_ref() >= terms[at].as_ref())
+        if let Some(index) =
+            (1..terms.len()).find(|&index| terms[index - 1].as_ref() >= terms[index].as_ref())
         {
-            return Err(format!("term {at} is out of order"));
+            return Err(format!("term {index} is out of order"));
         }
         if terms.len() != document_frequencies.len() {
             let frequencies = document_frequencies.len();

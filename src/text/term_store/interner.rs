@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::dictionary::Dictionary;
-use super::table::{ShortTerm, TermTable, batches};
+use super::table::{ShortTerm, TermTable, for_each_batch};
 use super::term::Term;
 
 /// A set of terms with ids in order of first occurrence.
@@ -19,7 +19,7 @@ impl Interner {
         self.ends.len()
     }
 
-    /// Returns the id of a term that has occurred.
+    /// Returns the id of a term, or `None` if the term has not occurred.
     pub(crate) fn find(&self, term: &str) -> Option<u32> {
         self.table.find(term.into(), |id| &self.text.as_bytes()[bounds(&self.ends, id)])
     }
@@ -33,18 +33,14 @@ impl Interner {
         self.text.len()
     }
 
-    /// Appends the ids of terms to `numbers`. This is faster than looking up terms one by one.
+    /// Appends the ids of terms to `ids`. This is faster than looking up terms one by one.
     ///
     /// # Panics
     /// If there are 2³² - 1 terms.
-    pub(crate) fn ids_of<'a>(
-        &mut self,
-        terms: impl Iterator<Item = &'a str>,
-        numbers: &mut Vec<u32>,
-    ) {
+    pub(crate) fn ids_of<'a>(&mut self, terms: impl Iterator<Item = &'a str>, ids: &mut Vec<u32>) {
         let mut short = Vec::new();
-        let flush = |interner: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
-            interner.ids(short, |id| numbers.push(id.expect("fewer than 2^32 terms")));
+        let flush = |interner: &mut Self, short: &mut Vec<ShortTerm>, ids: &mut Vec<u32>| {
+            interner.ids(short, |id| ids.push(id.expect("fewer than 2^32 terms")));
             short.clear();
         };
         for term in terms {
@@ -52,11 +48,11 @@ impl Interner {
             if let Some(term) = ShortTerm::of(term) {
                 short.push(term);
             } else {
-                flush(self, &mut short, numbers);
-                numbers.push(self.id(term).expect("fewer than 2^32 terms"));
+                flush(self, &mut short, ids);
+                ids.push(self.id(term).expect("fewer than 2^32 terms"));
             }
         }
-        flush(self, &mut short, numbers);
+        flush(self, &mut short, ids);
     }
 
     /// Adds a new term and returns its id, or `None` if there are no more ids.
@@ -96,11 +92,11 @@ impl Dictionary for Interner {
 
     #[inline]
     fn ids(&mut self, terms: &[ShortTerm], mut found: impl FnMut(Option<u32>)) {
-        batches(terms, |batch| {
-            let hashes = self.table.touched(batch);
+        for_each_batch(terms, |batch| {
+            let hashes = self.table.hash_and_prefetch(batch);
             for (&term, &hash) in batch.iter().zip(&hashes) {
                 let id = self.table.find_short(hash, term);
-                found(id.or_else(|| term.with(|text| self.insert(text.into()))));
+                found(id.or_else(|| term.with_text(|text| self.insert(text.into()))));
             }
         });
     }

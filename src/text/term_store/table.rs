@@ -22,7 +22,7 @@ pub(crate) struct TermTable {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slot {
     prefix: Prefix,
-    /// The length of the term, capped at [`LONG`].
+    /// The length of the term, capped at [`MAX_STORED_LENGTH`].
     length: u32,
     id: u32,
 }
@@ -30,7 +30,7 @@ struct Slot {
 /// An empty slot. No term has its id, because there are fewer terms.
 const FREE: Slot = Slot { prefix: Prefix { low: 0, high: 0 }, length: 0, id: u32::MAX };
 /// The cap on stored lengths. Longer terms are also compared by their bytes.
-const LONG: usize = PREFIX + 1;
+const MAX_STORED_LENGTH: usize = PREFIX + 1;
 const MIN_SLOTS: usize = 16;
 
 /// A term that is completely determined by its prefix and length, for batch lookups.
@@ -51,7 +51,7 @@ impl ShortTerm {
     }
 
     /// Calls `work` with the text of the term.
-    pub(crate) fn with<T>(self, work: impl FnOnce(&str) -> T) -> T {
+    pub(crate) fn with_text<T>(self, work: impl FnOnce(&str) -> T) -> T {
         let padded = self.prefix.bytes().to_le_bytes();
         work(std::str::from_utf8(&padded[..self.length as usize]).expect("the prefix of a string"))
     }
@@ -62,12 +62,12 @@ const BATCH: usize = 32;
 
 /// Calls `work` with batches of [`BATCH`] terms.
 #[inline]
-pub(crate) fn batches(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
+pub(crate) fn for_each_batch(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
     terms.chunks(BATCH).for_each(work);
 }
 
 impl TermTable {
-    pub(crate) fn of(terms: &Strings) -> Self {
+    pub(crate) fn new(terms: &Strings) -> Self {
         let slots = vec![FREE; slots_for(terms.len())];
         let mut table = Self { slots, ..Self::default() };
         for term in terms.iter() {
@@ -80,19 +80,19 @@ impl TermTable {
     #[inline]
     pub(crate) fn find<'a>(&self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         let hash = hash(&self.hasher, term.prefix(), term.bytes());
-        let wanted = wanted(term);
+        let expected = slot_without_id(term);
         self.find_from(hash, |slot| {
-            slot.prefix == wanted.prefix
-                && slot.length == wanted.length
+            slot.prefix == expected.prefix
+                && slot.length == expected.length
                 && (term.bytes().len() <= PREFIX
                     || bytes(slot.id)[PREFIX..] == term.bytes()[PREFIX..])
         })
     }
 
-    /// Returns the hashes of a batch, and prefetches the slots where the searches begin. The cache
-    /// misses then overlap.
+    /// Returns the hashes of a batch, and prefetches the slots where the searches begin, so that
+    /// the cache misses overlap.
     #[inline]
-    pub(crate) fn touched(&self, batch: &[ShortTerm]) -> [u64; BATCH] {
+    pub(crate) fn hash_and_prefetch(&self, batch: &[ShortTerm]) -> [u64; BATCH] {
         let mut hashes = [0; BATCH];
         for (hash, term) in hashes.iter_mut().zip(batch) {
             *hash = hash_prefix(&self.hasher, term.prefix);
@@ -111,16 +111,16 @@ impl TermTable {
     }
 
     #[inline]
-    fn find_from(&self, hash: u64, same: impl Fn(&Slot) -> bool) -> Option<u32> {
-        let mut at = self.first_slot(hash);
+    fn find_from(&self, hash: u64, is_match: impl Fn(&Slot) -> bool) -> Option<u32> {
+        let mut index = self.first_slot(hash);
         // An empty table has no slot 0.
-        let mut slot = self.slots.get(at)?;
+        let mut slot = self.slots.get(index)?;
         while slot.id != FREE.id {
-            if same(slot) {
+            if is_match(slot) {
                 return Some(slot.id);
             }
-            at = (at + 1) & (self.slots.len() - 1);
-            slot = &self.slots[at];
+            index = (index + 1) & (self.slots.len() - 1);
+            slot = &self.slots[index];
         }
         None
     }
@@ -145,15 +145,15 @@ impl TermTable {
         }
         self.terms += 1;
         let hash = hash(&self.hasher, term.prefix(), term.bytes());
-        self.place(hash, Slot { id, ..wanted(term) });
+        self.place(hash, Slot { id, ..slot_without_id(term) });
         id
     }
 
     /// Doubles the number of slots.
     #[cold]
     fn grow<'a>(&mut self, bytes: impl Fn(u32) -> &'a [u8]) {
-        let more = (2 * self.slots.len()).max(MIN_SLOTS);
-        for slot in std::mem::replace(&mut self.slots, vec![FREE; more]) {
+        let slot_count = (2 * self.slots.len()).max(MIN_SLOTS);
+        for slot in std::mem::replace(&mut self.slots, vec![FREE; slot_count]) {
             if slot.id == FREE.id {
                 continue;
             }
@@ -168,11 +168,11 @@ impl TermTable {
 
     /// Stores `new` in the first free slot for this hash.
     fn place(&mut self, hash: u64, new: Slot) {
-        let mut at = self.first_slot(hash);
-        while self.slots[at].id != FREE.id {
-            at = (at + 1) & (self.slots.len() - 1);
+        let mut index = self.first_slot(hash);
+        while self.slots[index].id != FREE.id {
+            index = (index + 1) & (self.slots.len() - 1);
         }
-        self.slots[at] = new;
+        self.slots[index] = new;
     }
 
     pub(crate) fn clear(&mut self) {
@@ -188,9 +188,9 @@ fn slots_for(terms: usize) -> usize {
 
 /// Returns the slot of a term, without its id.
 #[inline]
-fn wanted(term: Term<'_>) -> Slot {
+fn slot_without_id(term: Term<'_>) -> Slot {
     #[expect(clippy::cast_possible_truncation, reason = "at most 17")]
-    let length = term.bytes().len().min(LONG) as u32;
+    let length = term.bytes().len().min(MAX_STORED_LENGTH) as u32;
     Slot { prefix: term.prefix(), length, ..FREE }
 }
 

@@ -103,8 +103,8 @@ mod tests {
             for end in start..text.len() {
                 let term = &text.as_bytes()[start..end];
                 let mut padded = [0; PREFIX];
-                let shown = term.len().min(PREFIX);
-                padded[..shown].copy_from_slice(&term[..shown]);
+                let copied = term.len().min(PREFIX);
+                padded[..copied].copy_from_slice(&term[..copied]);
                 let expected = Prefix::new(u128::from_le_bytes(padded));
                 assert_eq!(Term::from(&text[start..end]).prefix(), expected, "{start}..{end}");
                 assert_eq!(Term::within(text, start, end).prefix(), expected, "{start}..{end}");

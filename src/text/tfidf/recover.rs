@@ -7,8 +7,9 @@ use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
 
 /// Computes the term counts of training documents for weightings like BM25, whose weights determine
-/// them. Let w be the weight of a term without its idf, and `r = w / (k₁ + 1 − w)`. Then the count
-/// is `κ r`, and the length of the document is `κ Σ r`, with `κ = k₁ (1 − b + b · len / mean len)`.
+/// them. Let w be the weight of a term without its idf, `r = w / (k₁ + 1 − w)`, and
+/// `κ = k₁ (1 − b + b · len / mean len)`. Then the count is `κ r`, and the length of the document is
+/// `κ Σ r`.
 ///
 /// Returns `None` for other weightings, or if the rows differ from the exact weights of integer
 /// counts in any bit.
@@ -25,11 +26,12 @@ pub(crate) fn counts_of(
     }
     let indptr = rows.indptr().to_vec();
     let counts = RawRows { indptr, indices: rows.indices().to_vec(), data };
-    let mut again = counts.clone();
-    again.weigh(weighting, Side::Document, terms, threads);
+    let mut reweighted = counts.clone();
+    reweighted.weigh(weighting, Side::Document, terms, threads);
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    let same = again.indices == counts.indices && bits(&again.data) == bits(rows.data());
-    same.then_some(counts)
+    let is_identical =
+        reweighted.indices == counts.indices && bits(&reweighted.data) == bits(rows.data());
+    is_identical.then_some(counts)
 }
 
 /// Computes the counts of a row, rounded to integers.
@@ -40,7 +42,7 @@ fn counts_of_row(
     terms: TermWeights<'_>,
 ) -> Option<Vec<f32>> {
     let &Weighting { document, k1, b, .. } = weighting;
-    if document.tf != Tf::Okapi || document.unit_length || k1 <= 0.0 {
+    if document.tf != Tf::Okapi || document.has_unit_length || k1 <= 0.0 {
         return None;
     }
     let has_idf = weighting.has_idf(document);
@@ -57,10 +59,10 @@ fn counts_of_row(
         (k1, 0.0)
     };
     let kappa = fixed / (1.0 - slope * ratios.iter().sum::<f64>());
-    let rounded = |kappa: f64| ratios.iter().map(move |ratio| (kappa * ratio).round());
+    let round_counts = |kappa: f64| ratios.iter().map(move |ratio| (kappa * ratio).round());
     // The rounded counts determine the exact length, and thus the exact κ.
-    let length: f64 = rounded(kappa).sum();
-    Some(rounded(fixed + slope * length).map(narrow).collect())
+    let length: f64 = round_counts(kappa).sum();
+    Some(round_counts(fixed + slope * length).map(narrow).collect())
 }
 
 #[cfg(test)]
@@ -73,9 +75,9 @@ mod tests {
     fn rows_of(weighting: &Weighting, counts: &[Vec<u16>], terms: TermWeights<'_>) -> Csr {
         let mut rows = CsrBuilder::default();
         for counts in counts {
-            let found = (0u32..).zip(counts).filter(|&(_, &count)| count > 0);
+            let nonzero_counts = (0u32..).zip(counts).filter(|&(_, &count)| count > 0);
             let (mut ids, mut values): (Vec<u32>, Vec<f32>) =
-                found.map(|(term, &count)| (term, f32::from(count))).unzip();
+                nonzero_counts.map(|(term, &count)| (term, f32::from(count))).unzip();
             let kept =
                 weighting.weigh(Side::Document, &mut ids, &mut values, terms, &mut Vec::new());
             rows.push_row(ids.into_iter().zip(values).take(kept));

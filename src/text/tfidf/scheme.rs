@@ -29,7 +29,7 @@ pub(super) enum IdfVariant {
 pub(super) struct Scheme {
     pub(super) tf: Tf,
     pub(super) df: IdfVariant,
-    pub(super) unit_length: bool,
+    pub(super) has_unit_length: bool,
 }
 
 impl FromStr for Scheme {
@@ -54,12 +54,12 @@ impl FromStr for Scheme {
             b'k' => IdfVariant::Okapi,
             _ => return Err(()),
         };
-        let unit_length = match norm {
+        let has_unit_length = match norm {
             b'n' => false,
             b'c' => true,
             _ => return Err(()),
         };
-        Ok(Self { tf, df, unit_length })
+        Ok(Self { tf, df, has_unit_length })
     }
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Scheme {
             IdfVariant::Smooth => 's',
             IdfVariant::Okapi => 'k',
         };
-        let norm = if self.unit_length { 'c' } else { 'n' };
+        let norm = if self.has_unit_length { 'c' } else { 'n' };
         write!(f, "{tf}{df}{norm}")
     }
 }
@@ -103,7 +103,8 @@ impl Scheme {
             IdfVariant::Smooth => " · (ln((1 + N) / (1 + df)) + 1)^p",
             IdfVariant::Okapi => " · ln(1 + (N - df + 0.5) / (df + 0.5))^p",
         };
-        let norm = if self.unit_length { ", divided by the row's Euclidean length" } else { "" };
+        let norm =
+            if self.has_unit_length { ", divided by the row's Euclidean length" } else { "" };
         format!("{tf}{df}{norm}")
     }
 }

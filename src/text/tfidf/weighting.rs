@@ -23,7 +23,7 @@ const BM25: &str = "kkn.nnn";
 /// assert!("xyz".parse::<Weighting>().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[serde(try_from = "StoredWeighting", into = "StoredWeighting")]
 pub struct Weighting {
     pub(super) document: Scheme,
     query: Scheme,
@@ -35,7 +35,7 @@ pub struct Weighting {
 
 impl Default for Weighting {
     fn default() -> Self {
-        let ltc = Scheme { tf: Tf::Logarithm, df: IdfVariant::Idf, unit_length: true };
+        let ltc = Scheme { tf: Tf::Logarithm, df: IdfVariant::Idf, has_unit_length: true };
         Self { document: ltc, query: ltc, idf_power: 1.0, chi2_power: 0.0, k1: 1.2, b: 0.75 }
     }
 }
@@ -99,8 +99,8 @@ impl Weighting {
     /// Sets the BM25 parameters. Returns `None` unless `k1` is finite, `k1 >= 0` and `0 <= b <= 1`.
     #[must_use]
     pub fn with_bm25(self, k1: f64, b: f64) -> Option<Self> {
-        let legal = k1.is_finite() && k1 >= 0.0 && (0.0..=1.0).contains(&b);
-        legal.then_some(Self { k1, b, ..self })
+        let is_valid = k1.is_finite() && k1 >= 0.0 && (0.0..=1.0).contains(&b);
+        is_valid.then_some(Self { k1, b, ..self })
     }
 
     /// Returns the weighting for features that are already weights. It omits tf and idf, but keeps
@@ -113,7 +113,7 @@ impl Weighting {
 
     /// Returns whether documents and queries are unit vectors. Similarities are then cosines.
     pub fn is_cosine(&self) -> bool {
-        self.document.unit_length && self.query.unit_length
+        self.document.has_unit_length && self.query.has_unit_length
     }
 
     /// Returns the code and its common name, if any.
@@ -178,8 +178,8 @@ impl Weighting {
     pub(super) fn has_idf(&self, scheme: Scheme) -> bool {
         // Without any idf, the factor of a term is its χ² factor times its learned factor.
         let without_idf = self.document.df == IdfVariant::None && self.query.df == IdfVariant::None;
-        let by_chi2 = self.document.df == IdfVariant::None && self.chi2_power > 0.0;
-        scheme.df != IdfVariant::None || without_idf || by_chi2
+        let has_chi2_factor = self.document.df == IdfVariant::None && self.chi2_power > 0.0;
+        scheme.df != IdfVariant::None || without_idf || has_chi2_factor
     }
 
     /// Replaces the counts of a row with weights in place, moves the nonzero weights to the front,
@@ -198,11 +198,11 @@ impl Weighting {
         };
         let counts = || values.iter().copied().map(f64::from);
         let total = || counts().sum::<f64>();
-        let known = &**LOGARITHMS;
+        let logarithms = &**LOGARITHMS;
         weights.clear();
         match scheme.tf {
             Tf::Natural => weights.extend(counts()),
-            Tf::Logarithm => weights.extend(values.iter().map(|&count| log_tf(count, known))),
+            Tf::Logarithm => weights.extend(values.iter().map(|&count| log_tf(count, logarithms))),
             Tf::Boolean => weights.resize(values.len(), 1.0),
             Tf::Augmented => {
                 let max = counts().fold(0.0, f64::max);
@@ -210,7 +210,7 @@ impl Weighting {
             }
             Tf::LogAverage => {
                 let mean = log_tf_of_any(total() / values.len() as f64);
-                weights.extend(values.iter().map(|&count| log_tf(count, known) / mean));
+                weights.extend(values.iter().map(|&count| log_tf(count, logarithms) / mean));
             }
             Tf::Okapi => {
                 let relative =
@@ -224,7 +224,7 @@ impl Weighting {
                 *weight *= terms.idf[term as usize];
             }
         }
-        let norm = if scheme.unit_length {
+        let norm = if scheme.has_unit_length {
             weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt()
         } else {
             1.0
@@ -279,12 +279,12 @@ static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
 const ONE: u32 = 1f32.to_bits() >> 16;
 
 /// Returns `1 + ln c`, or `c` if it is below 1, which occurs in given features and in fields with a
-/// fractional boost. `known` is [`LOGARITHMS`].
-fn log_tf(count: f32, known: &[f64]) -> f64 {
+/// fractional boost. `table` is [`LOGARITHMS`].
+fn log_tf(count: f32, table: &[f64]) -> f64 {
     let bits = count.to_bits();
-    let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);
-    match known.filter(|_| bits.trailing_zeros() >= 16) {
-        Some(&known) => known,
+    let entry = table.get((bits >> 16).wrapping_sub(ONE) as usize);
+    match entry.filter(|_| bits.trailing_zeros() >= 16) {
+        Some(&logarithm) => logarithm,
         None => log_tf_of_any(count.into()),
     }
 }
@@ -304,7 +304,7 @@ pub(super) fn narrow(weight: f64) -> f32 {
 /// A [`Weighting`] in the form stored in the model file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct StoredWeighting {
     code: String,
     idf_power: f64,
     chi2_power: f64,
@@ -312,17 +312,17 @@ struct Stored {
     b: f64,
 }
 
-impl From<Weighting> for Stored {
+impl From<Weighting> for StoredWeighting {
     fn from(weighting: Weighting) -> Self {
         let Weighting { idf_power, chi2_power, k1, b, .. } = weighting;
         Self { code: weighting.to_string(), idf_power, chi2_power, k1, b }
     }
 }
 
-impl TryFrom<Stored> for Weighting {
+impl TryFrom<StoredWeighting> for Weighting {
     type Error = String;
 
-    fn try_from(stored: Stored) -> Result<Self, String> {
+    fn try_from(stored: StoredWeighting) -> Result<Self, String> {
         let weighting: Self = stored.code.parse()?;
         weighting
             .with_idf_power(stored.idf_power)
@@ -338,8 +338,8 @@ mod tests {
 
     use super::*;
 
-    /// The weights of three terms with counts 2, 1 and 4. They occur in 1, 2 and 4 of 4 documents,
-    /// whose mean length is 5.
+    /// Returns the weights of three terms with counts 2, 1 and 4. They occur in 1, 2 and 4 of 4
+    /// documents, whose mean length is 5.
     fn weights(code: &str, power: f64) -> Vec<(u32, f32)> {
         let weighting: Weighting = code.parse().unwrap();
         let weighting = weighting.with_idf_power(power).unwrap();
@@ -351,7 +351,7 @@ mod tests {
         ids.into_iter().zip(values).take(kept).collect()
     }
 
-    fn close(found: &[(u32, f32)], expected: &[(u32, f64)]) {
+    fn assert_close(found: &[(u32, f32)], expected: &[(u32, f64)]) {
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (&(term, weight), &(expected_term, expected)) in found.iter().zip(expected) {
             assert_eq!(term, expected_term);
@@ -362,29 +362,28 @@ mod tests {
     /// Computed by hand: ln 2 = 0.693147, ln 4 = 1.386294, ln 3 = 1.098612, ln 5 = 1.609438.
     #[test]
     fn every_letter_by_hand() {
-        close(&weights("nnn", 1.0), &[(0, 2.0), (1, 1.0), (2, 4.0)]);
-        close(&weights("lnn", 1.0), &[(0, 1.693_147), (1, 1.0), (2, 2.386_294)]);
-        close(&weights("ann", 1.0), &[(0, 0.75), (1, 0.625), (2, 1.0)]);
-        close(&weights("bnn", 1.0), &[(0, 1.0), (1, 1.0), (2, 1.0)]);
+        assert_close(&weights("nnn", 1.0), &[(0, 2.0), (1, 1.0), (2, 4.0)]);
+        assert_close(&weights("lnn", 1.0), &[(0, 1.693_147), (1, 1.0), (2, 2.386_294)]);
+        assert_close(&weights("ann", 1.0), &[(0, 0.75), (1, 0.625), (2, 1.0)]);
+        assert_close(&weights("bnn", 1.0), &[(0, 1.0), (1, 1.0), (2, 1.0)]);
         // mean count 7/3: 1 + ln(7/3) = 1.847298
-        close(&weights("Lnn", 1.0), &[(0, 0.916_553), (1, 0.541_331), (2, 1.291_776)]);
+        assert_close(&weights("Lnn", 1.0), &[(0, 0.916_553), (1, 0.541_331), (2, 1.291_776)]);
         // The third term is in every document: ln 1 = 0, omitted.
-        close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, LN_2)]);
-        close(&weights("ntn", 0.5), &[(0, 2.354_820), (1, 0.832_555)]);
+        assert_close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, LN_2)]);
+        assert_close(&weights("ntn", 0.5), &[(0, 2.354_820), (1, 0.832_555)]);
         // p: ln 3, ln 1 = 0, max(0, ln 0) = 0
-        close(&weights("npn", 1.0), &[(0, 2.197_225)]);
+        assert_close(&weights("npn", 1.0), &[(0, 2.197_225)]);
         // s: ln(5/2)+1, ln(5/3)+1, ln(5/5)+1
-        close(&weights("nsn", 1.0), &[(0, 3.832_581), (1, 1.510_826), (2, 4.0)]);
+        assert_close(&weights("nsn", 1.0), &[(0, 3.832_581), (1, 1.510_826), (2, 4.0)]);
         // c: sqrt(2.772589² + 0.693147²) = 2.857917
-        close(&weights("ntc", 1.0), &[(0, 0.970_143), (1, 0.242_536)]);
+        assert_close(&weights("ntc", 1.0), &[(0, 0.970_143), (1, 0.242_536)]);
         // BM25 with length 7 and mean length 5: k = 1.2 (0.25 + 0.75·1.4) = 1.56;
         // idf ln(1+3.5/1.5)=1.203973, ln(1+2.5/2.5)=0.693147, ln(1+0.5/4.5)=0.105361
-        close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
+        assert_close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
     }
 
-    /// An empty row remains empty with every letter.
     #[test]
-    fn nothing_weighs_nothing() {
+    fn empty_rows_remain_empty() {
         for code in ["nnn", "ltc", "apc", "btc", "Ltc", "bm25"] {
             let terms = TermWeights { idf: &[], mean_length: 0.0 };
             let weighting: Weighting = code.parse().unwrap();
@@ -394,16 +393,16 @@ mod tests {
     }
 
     #[test]
-    fn known_logarithms() {
-        let known = &**LOGARITHMS;
+    fn table_matches_computed_logarithms() {
+        let table = &**LOGARITHMS;
         let counts = (0..70_000).map(|count| count as f32);
         let others = [0.5, 0.999, 1.5, 2.3, 127.5, 128.0, 128.5, 1e9, f32::MAX, -1.0, f32::NAN];
         for count in counts.chain(others) {
-            let found = log_tf(count, known);
+            let found = log_tf(count, table);
             let expected = log_tf_of_any(count.into());
             assert_eq!(found.to_bits(), expected.to_bits(), "{count}");
         }
-        assert!(log_tf_of_any(f64::from(128f32)).to_bits() == known[7 * 128].to_bits());
+        assert!(log_tf_of_any(f64::from(128f32)).to_bits() == table[7 * 128].to_bits());
     }
 
     #[test]

@@ -39,11 +39,11 @@ pub(in crate::search::inverted) trait VectorOps: Copy {
     /// Returns a mask with a bit set for each number that is at least `threshold`.
     #[inline(always)]
     fn at_least(self, numbers: &[Self::Number; LANES], threshold: Self::Number) -> u64 {
-        let mut any = false;
+        let mut has_any = false;
         for &number in numbers {
-            any |= number >= threshold;
+            has_any |= number >= threshold;
         }
-        if !any {
+        if !has_any {
             return 0;
         }
         let mut mask = 0;

@@ -142,14 +142,14 @@ fn maxima_and_counts_agree_on_every_instruction_set() {
         assert_eq!(set.run(CountAtLeast { values: &[-5i16, 3, -1, -1], threshold: -1 }), 3);
         for (sums, threshold) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
             let mut found = Vec::new();
-            set.run(AtLeast { sums, threshold, found: |index| found.push(index) });
+            set.run(ForEachAtLeast { sums, threshold, found: |index| found.push(index) });
             let expected: Vec<_> =
                 (0..sums.len()).filter(|&index| sums[index] >= threshold).collect();
             assert_eq!(found, expected);
         }
         let many = [-3i16, 4, 5].repeat(40);
         let mut found = 0;
-        set.run(AtLeast { sums: &many, threshold: 4, found: |_| found += 1 });
+        set.run(ForEachAtLeast { sums: &many, threshold: 4, found: |_| found += 1 });
         assert_eq!(found, 80);
     }
 }

@@ -39,7 +39,7 @@ impl<N: Number> VectorOps for Avx2<N> {
 
     #[inline(always)]
     fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: there is a value of this type, so the processor has AVX2.
+        // SAFETY: a value of this type exists only if the processor has AVX2.
         unsafe {
             let weight = _mm256_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -57,7 +57,7 @@ impl<N: Number> VectorOps for Avx2<N> {
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: there is a value of this type, so the processor has AVX2.
+        // SAFETY: a value of this type exists only if the processor has AVX2.
         unsafe {
             let zero = _mm256_set1_epi16(0);
             let one = _mm256_set1_epi16(1);
@@ -65,9 +65,9 @@ impl<N: Number> VectorOps for Avx2<N> {
             let weights: Self::Lanes = bytemuck::cast(*weights);
             for (lane, weights) in lanes.iter_mut().zip(weights) {
                 // -1 where the weight is 0.
-                let none = _mm256_cmpeq_epi16(weights, zero);
+                let minus_one = _mm256_cmpeq_epi16(weights, zero);
                 let product = N::times_avx2(weights, factor);
-                let increments = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
+                let increments = _mm256_add_epi16(product, _mm256_add_epi16(one, minus_one));
                 *lane = _mm256_add_epi16(*lane, increments);
             }
         }
@@ -89,7 +89,7 @@ impl<N: Number> VectorOps for Avx512<N> {
 
     #[inline(always)]
     fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: there is a value of this type, so the processor has AVX-512.
+        // SAFETY: a value of this type exists only if the processor has AVX-512.
         unsafe {
             let weight = _mm512_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -107,7 +107,7 @@ impl<N: Number> VectorOps for Avx512<N> {
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: there is a value of this type, so the processor has AVX-512.
+        // SAFETY: a value of this type exists only if the processor has AVX-512.
         unsafe {
             let one = _mm512_set1_epi16(1);
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
@@ -123,7 +123,7 @@ impl<N: Number> VectorOps for Avx512<N> {
 
     #[inline(always)]
     fn at_least(self, numbers: &[N; LANES], threshold: N) -> u64 {
-        // SAFETY: there is a value of this type, so the processor has AVX-512.
+        // SAFETY: a value of this type exists only if the processor has AVX-512.
         unsafe {
             let [low, high]: Self::Lanes = bytemuck::cast(*numbers);
             let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));
@@ -140,7 +140,7 @@ impl<N: Number> VectorOps for Avx512<N> {
         factor: N,
         threshold: N,
     ) -> u64 {
-        // SAFETY: there is a value of this type, so the processor has AVX-512.
+        // SAFETY: a value of this type exists only if the processor has AVX-512.
         unsafe {
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
             let threshold = _mm512_set1_epi16(bytemuck::cast(threshold));

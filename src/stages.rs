@@ -1,4 +1,4 @@
-//! Timing of processing stages, which shows the bottleneck.
+//! Timing of processing stages, which identifies the bottleneck.
 
 use std::fmt;
 use std::time::Instant;
@@ -43,8 +43,7 @@ impl Stage {
         self.documents += documents;
     }
 
-    /// Sets [`busy`](Self::busy), for a stage that ran concurrently with others for `seconds` in
-    /// total.
+    /// Sets [`busy`](Self::busy) for a concurrent stage. `seconds` is the total time of all stages.
     #[must_use]
     pub fn with_total_time(self, seconds: f64) -> Self {
         let busy = if seconds > 0.0 { (self.seconds / seconds).min(1.0) } else { 1.0 };

@@ -256,7 +256,7 @@ impl<'a> Predictor<'a> {
         if let Some(prototypes) = prototypes.filter(|_| !outcome.scores.is_empty()) {
             let rows = self.vectors.rows.view();
             let (terms, weights) = row(&rows, document);
-            prototypes.join(terms, weights, vote.prototypes, &mut outcome.scores);
+            prototypes.mix_into(terms, weights, vote.prototypes, &mut outcome.scores);
             // The order of the scores has changed.
             outcome.supporters.clear();
         }

@@ -414,7 +414,7 @@ impl StoredVectors {
                 return Err(invalid(name, "not exactly one vector per document"));
             }
             if check_vector(dense.values()).is_err() {
-                return Err(invalid(name, "a value is not from -1e30 to 1e30"));
+                return Err(invalid(name, "a value is not between -1e30 and 1e30"));
             }
         }
         let documents = self.ids.len();

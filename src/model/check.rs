@@ -55,23 +55,23 @@ impl Model {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
         // Counting is branchless, so the processor checks several weights at once.
-        let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
+        let is_invalid = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
         let (chunks, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
         let rest = &rows.data()[chunks.len() * WEIGHTS_PER_TASK..];
-        let is_valid = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
+        let is_valid = |weights: &[f32]| weights.iter().filter(is_invalid).count() == 0;
         if !threads::all(chunks.len(), |chunk| is_valid(&chunks[chunk])) || !is_valid(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
         let weighed = settings.updates.map(|updates| updates.weighed);
-        let of_whole = weighed.or(settings.part_of).unwrap_or(documents as u64);
-        if weighed.is_none() && of_whole < documents as u64 {
+        let corpus_size = weighed.or(settings.part_of).unwrap_or(documents as u64);
+        if weighed.is_none() && corpus_size < documents as u64 {
             return wrong(
                 "settings",
                 "the model has more documents than the corpus that it is a part of",
             );
         }
-        if frequencies.iter().any(|&df| df == 0 || u64::from(df) > of_whole) {
+        if frequencies.iter().any(|&df| df == 0 || u64::from(df) > corpus_size) {
             return wrong(
                 array_names::DOCUMENT_FREQUENCIES,
                 "a value is not between 1 and the number of documents",

@@ -1,4 +1,4 @@
-//! Errors of writing or opening a model.
+//! Errors that occur when a model is written or opened.
 
 use std::io;
 use std::path::PathBuf;

@@ -29,7 +29,7 @@ pub struct Model {
     pub(crate) rows_by_id: RowsById,
 }
 
-/// The arrays of a model, before validation.
+/// The arrays of a model.
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) vocabulary: Arc<Vocabulary>,
@@ -52,7 +52,7 @@ pub(crate) struct Arrays {
 }
 
 impl Model {
-    /// The label prototypes, if they have a share in the scores.
+    /// The label prototypes, if they contribute to the scores.
     pub fn prototypes(&self) -> Option<&Prototypes> {
         self.arrays.prototypes.as_ref()
     }
@@ -165,7 +165,7 @@ impl Model {
     /// The name of a label.
     ///
     /// # Panics
-    /// If the model has no such label.
+    /// Panics if the model has no such label.
     pub fn label_name(&self, label: u32) -> &str {
         self.labels().get(label as usize).expect("a label of this model")
     }
@@ -173,7 +173,7 @@ impl Model {
     /// The labels of training document `row`, in increasing order.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn document_labels(&self, row: u32) -> &[u32] {
         let row = row as usize;
         let bounds = &self.arrays.label_indptr[row..=row + 1];
@@ -226,7 +226,7 @@ impl Model {
         notes
     }
 
-    /// A note if at least a twentieth of the training texts have fewer than two terms. After term
+    /// Returns a note if at least 5 % of the training texts have fewer than two terms. After term
     /// selection, this is expected and not noted.
     fn short_texts(&self) -> Option<Note> {
         let is_text = matches!(self.settings.input, InputSpec::Text(_));
@@ -260,9 +260,9 @@ impl Model {
     /// The text of training document `row`, if it was kept.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn text(&self, row: u32) -> Option<&str> {
-        let (texts, local) = self.arrays.texts.as_ref()?.of(row);
+        let (texts, local) = self.arrays.texts.as_ref()?.locate(row);
         texts.get(local)
     }
 
@@ -307,9 +307,9 @@ impl Model {
     /// The terms and weights of training document `row`, in order of terms.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        let (rows, local) = self.arrays.rows.of(row_number);
+        let (rows, local) = self.arrays.rows.locate(row_number);
         row(&rows.view(), local)
     }
 }

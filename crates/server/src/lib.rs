@@ -96,7 +96,7 @@ impl Server {
     /// Opens a model to serve.
     ///
     /// # Errors
-    /// If the model cannot be opened, searched, or served.
+    /// Fails if the model cannot be opened, searched, or served.
     pub fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
         let state = State::open(options, engines.clone())?;
         Ok(Self { state, engines, labeling: None })
@@ -113,8 +113,8 @@ impl Server {
     /// What was decided is kept in the model, and in the file `MODEL.decisions.jsonl`.
     ///
     /// # Errors
-    /// If the server has no token, the model has no terms, the documents do not match the model, or
-    /// the file cannot be read.
+    /// Fails if the server has no token, the model has no terms, the documents do not match the
+    /// model, or the file cannot be read.
     pub fn with_pool(mut self, documents: Vec<Document>) -> Result<Self, ServerError> {
         let live = self.state.live();
         if self.state.options.token.is_none() {
@@ -139,7 +139,7 @@ impl Server {
     /// SIGHUP also reloads it. Until the new model is loaded, the old model answers requests.
     ///
     /// # Errors
-    /// If the server cannot listen on the address, or the system refuses threads or signal
+    /// Fails if the server cannot listen on the address, or the system refuses threads or signal
     /// handlers.
     pub fn run(self, on_ready: impl FnOnce(SocketAddr) + Send) -> Result<(), ServerError> {
         let state = Arc::new(self.state);

@@ -23,7 +23,7 @@ use super::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters};
 /// ```
 ///
 /// # Panics
-/// If a neighbor is not a training document, or a label has no size.
+/// Panics if a neighbor is not a training document, or a label has no size.
 pub fn vote<'a>(
     voters: impl Into<Voters<'a>>,
     rule: Vote,
@@ -137,8 +137,8 @@ mod tests {
         assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
 
-    /// Scores agree with the definition in the module documentation, for rows with no, few and many
-    /// labels.
+    /// Scores agree with the definition in the module documentation, for rows without labels and
+    /// rows with few or many labels.
     #[test]
     fn scores_agree_with_the_definition() {
         let mut random = crate::random::Random::new(5);

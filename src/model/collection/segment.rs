@@ -26,12 +26,14 @@ pub(super) struct Segment {
     pub(super) nearest: Vec<f32>,
     /// The learned vote weights of the documents, if the model has them.
     pub(super) vote_weights: Option<LabelWeights>,
+    /// Whether each row remains.
     pub(super) alive: Vec<bool>,
+    /// The number of remaining rows.
     pub(super) count: u32,
     pub(super) live: OnceLock<LiveRows>,
 }
 
-/// Lists of numbers, one per row.
+/// A list of numbers for each row.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) starts: Vec<u64>,
@@ -102,8 +104,8 @@ impl Segment {
     }
 
     pub(super) fn labels(&self, row: usize) -> &[u32] {
-        let other = u32::try_from(row).ok().and_then(|row| self.relabeled.get(&row));
-        other.map_or(self.labels.of(row), Vec::as_slice)
+        let new_labels = u32::try_from(row).ok().and_then(|row| self.relabeled.get(&row));
+        new_labels.map_or(self.labels.of(row), Vec::as_slice)
     }
 
     /// Returns the vote weights of a document. If the document was relabeled, they are 1 for each
@@ -174,7 +176,7 @@ impl Segment {
     }
 
     /// Creates a segment of a model's documents.
-    pub(super) fn of(model: &Model) -> Self {
+    pub(super) fn from_model(model: &Model) -> Self {
         let arrays = &model.arrays;
         let count = model.ids().len();
         let mut labels = Lists::default();

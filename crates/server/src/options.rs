@@ -92,7 +92,7 @@ impl Token {
     }
 
     /// Whether `secret` equals the token. The comparison time depends only on its length.
-    pub(crate) fn is(&self, secret: &[u8]) -> bool {
+    pub(crate) fn matches(&self, secret: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(secret).into()
     }
 }

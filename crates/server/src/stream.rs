@@ -174,8 +174,8 @@ impl LineStream {
         let answers = answers.await.map_err(|failure| self.in_batch(failure))?;
         self.lines += count;
         let mut out = Vec::new();
-        for at in 0..answers.documents.len() {
-            self.question.write(&answers, at, &mut out);
+        for index in 0..answers.documents.len() {
+            self.question.write(&answers, index, &mut out);
             out.push(b'\n');
         }
         let count = answers.documents.len() as u64;
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A slow trickle of bytes does not keep a line open forever.
+    /// Bytes that arrive slowly do not keep a line open forever.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_line_has_a_deadline() {
         let deadline = Duration::from_millis(400);
@@ -334,7 +334,7 @@ mod tests {
 
     /// Unfinished lines count toward the shared memory budget of bodies.
     #[tokio::test(flavor = "multi_thread")]
-    async fn unfinished_lines_are_limited_in_all() {
+    async fn unfinished_lines_share_the_memory_budget() {
         let mut server = TestServer::open();
         server.limit_memory(MemoryBudget::of_kib(64));
         let (parts, body) = open_body();

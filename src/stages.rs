@@ -50,13 +50,13 @@ impl Stage {
         Self { busy: Some(busy), ..self }
     }
 
-    /// The number of documents processed per second.
+    /// Returns the number of documents processed per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.documents as f64 / self.seconds } else { 0.0 }
     }
 
-    /// The number of megabytes (10^6 bytes) of text processed per second, if the stage processes
-    /// text.
+    /// Returns the number of megabytes (10^6 bytes) of text processed per second, if the stage
+    /// processes text.
     pub fn megabytes(&self) -> Option<f64> {
         let bytes = self.bytes.filter(|_| self.seconds > 0.0)?;
         Some(bytes as f64 / 1e6 / self.seconds)

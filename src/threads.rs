@@ -39,12 +39,12 @@ impl Threads {
         Self::new(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     pub fn count(&self) -> usize {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on the calling thread. The tasks that `work` spawns run on these threads and end
+    /// Runs `work` on the calling thread. Tasks spawned by `work` run on these threads and end
     /// before this function returns. `work` must not wait for spawned tasks: if the caller is the
     /// only thread of the pool, no other thread can run them.
     pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
@@ -161,9 +161,8 @@ pub(crate) fn is_worker() -> bool {
     rayon::current_thread_index().is_some()
 }
 
-/// Returns the next message, or `None` after the last one. While it waits, a caller that is a
-/// worker of a thread pool does other work of the pool, because the sender might depend on that
-/// work.
+/// Returns the next message, or `None` after the last one. While it waits, a worker of a thread
+/// pool runs other tasks of its pool, because the sender might depend on them.
 pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     while is_worker() {
         match messages.try_recv() {

@@ -28,8 +28,8 @@ impl Classifier {
     /// Converts documents to query rows.
     ///
     /// # Errors
-    /// Fails if a document has features but the model needs text, or vice versa; or if a document
-    /// lacks a dense vector of the model's dimension.
+    /// Fails if a document has features but the model needs text, or vice versa. Also fails if a
+    /// document lacks a dense vector of the model's dimension.
     ///
     /// # Panics
     /// Never panics: every document gets a vector.

@@ -89,12 +89,12 @@ impl LabelSet {
         self.0.is_empty()
     }
 
-    /// The labels in increasing order.
+    /// Returns the labels in increasing order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    /// The labels that are not in `other`.
+    /// Returns the labels that are not in `other`.
     pub(crate) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
         self.iter().filter(|&label| !other.contains(label))
     }
@@ -153,7 +153,7 @@ impl Outcomes {
         self.ends.extend(other.ends.iter().map(|end| start + end));
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -163,7 +163,7 @@ impl Outcomes {
         self.ends.is_empty()
     }
 
-    /// The decisions on a document.
+    /// Returns the decisions on a document.
     ///
     /// # Panics
     /// Panics if there is no such document.
@@ -236,8 +236,9 @@ impl Outcomes {
                 patterns.distinct.weighted(times, labels)
             })
             .collect::<Vec<HeadlineMetrics>>();
-        let interval = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
-            let drawn = Replicates::new(of(&estimate), metrics.iter().map(of), correction);
+        let interval = |metric: fn(&HeadlineMetrics) -> f64, correction: Correction| {
+            let values = metrics.iter().map(metric);
+            let drawn = Replicates::new(metric(&estimate), values, correction);
             drawn.interval().map(|end| end.clamp(0.0, 1.0))
         };
         Some(Intervals {

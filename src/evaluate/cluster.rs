@@ -472,11 +472,11 @@ mod tests {
     #[test]
     fn clusters_of_few_documents_and_of_copies() {
         let engines = Engines::cpu(&Threads::available().expect("threads"));
-        let of = |rows: &Arc<Csr>, count| {
+        let cluster_into = |rows: &Arc<Csr>, count| {
             let options = ClusterOptions::new(NonZeroUsize::new(count).expect("above 0"));
             cluster(rows, options, &engines).expect("clusters")
         };
-        let found = of(&rows(60), 4);
+        let found = cluster_into(&rows(60), 4);
         assert_eq!(found.centers.rows(), 4);
         assert_eq!(found.cluster_of_row[3], None);
         assert_eq!(
@@ -484,13 +484,13 @@ mod tests {
             60 - found.cluster_of_row.iter().filter(|c| c.is_none()).count()
         );
         // More clusters than documents, identical rows only, and no rows.
-        assert!(of(&rows(3), 10).centers.rows() <= 3);
+        assert!(cluster_into(&rows(3), 10).centers.rows() <= 3);
         let mut copies = CsrBuilder::default();
         for _ in 0..5 {
             copies.push_row([(0, 1.0)]);
         }
-        assert_eq!(of(&Arc::new(copies.build(1)), 3).cluster_of_row, [Some(0); 5]);
-        let none = of(&Arc::new(CsrBuilder::default().build(3)), 2);
+        assert_eq!(cluster_into(&Arc::new(copies.build(1)), 3).cluster_of_row, [Some(0); 5]);
+        let none = cluster_into(&Arc::new(CsrBuilder::default().build(3)), 2);
         assert!(none.cluster_of_row.is_empty() && none.centers.rows() == 0);
     }
 }

@@ -297,11 +297,11 @@ fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, sampling: Resampling
             .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
             .collect();
     let [first, second] = [a, b].map(|run| run.metrics(0..run.len(), labels.trained));
-    let difference = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
-        let baseline = of(&first);
-        let other = of(&second);
+    let difference = |metric: fn(&HeadlineMetrics) -> f64, correction: Correction| {
+        let baseline = metric(&first);
+        let other = metric(&second);
         let difference = other - baseline;
-        let values = drawn.iter().map(|(a, b)| of(b) - of(a));
+        let values = drawn.iter().map(|(a, b)| metric(b) - metric(a));
         let replicates = Replicates::new(difference, values, correction);
         let interval = replicates.interval();
         let p_value = replicates.p_value();
@@ -438,10 +438,10 @@ fn wilcoxon(differences: &[f64]) -> f64 {
 fn adjust(comparisons: &mut [Comparison]) {
     let metrics: [fn(&mut Comparison) -> &mut Difference; 3] =
         [|c| &mut c.micro_f1, |c| &mut c.macro_f1, |c| &mut c.accuracy];
-    for of in metrics {
-        let values: Vec<f64> = comparisons.iter_mut().map(|c| of(c).p_value).collect();
+    for metric in metrics {
+        let values: Vec<f64> = comparisons.iter_mut().map(|c| metric(c).p_value).collect();
         for (comparison, adjusted) in comparisons.iter_mut().zip(holm(&values)) {
-            of(comparison).adjusted = adjusted;
+            metric(comparison).adjusted = adjusted;
         }
     }
     let tests = comparisons.first().map_or(0, |comparison| comparison.tests.len());

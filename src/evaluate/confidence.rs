@@ -336,8 +336,11 @@ mod tests {
         let bins = confidences.reliability();
         let counts: Vec<u64> = bins.iter().map(|bin| bin.count).collect();
         assert_eq!(counts, [0, 0, 0, 0, 0, 2, 0, 1, 0, 1]);
-        let of = |bin: usize| (bins[bin].confidence, bins[bin].right);
-        assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
+        let values = |bin: usize| (bins[bin].confidence, bins[bin].right);
+        assert_eq!(
+            [values(0), values(5), values(7), values(9)],
+            [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]
+        );
         assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
         assert_eq!(confidences.calibration_error(&bins), None);
         // Confidences: 1.25 (correct), 1.0 (wrong), and 0.75 twice (one of them correct). (|1.125 −
@@ -352,9 +355,9 @@ mod tests {
         let points = collected(false, false, &ROWS).coverage();
         assert_eq!(points.len(), POINTS);
         // Three documents have labels, so the first third is one document.
-        let of = |at: usize| (points[at].confidence, points[at].precision);
-        assert_eq!([of(0), of(5), of(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
-        assert_eq!(of(19), (0.5, 0.5));
+        let values = |index: usize| (points[index].confidence, points[index].precision);
+        assert_eq!([values(0), values(5), values(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
+        assert_eq!(values(19), (0.5, 0.5));
         assert_eq!((points[0].coverage, points[19].coverage), (0.05, 1.0));
         assert!(collected(false, false, &[]).coverage().is_empty());
         // The confidence of a document is the confidence of its best label.
@@ -367,10 +370,10 @@ mod tests {
     fn curve_by_hand() {
         // The scores of correct labels are 1, .5 and .25; of wrong labels 0, .5, .75 and .25.
         let points = collected(false, false, &ROWS).curve(4);
-        let of = |step: usize| (points[step].prf.precision, points[step].prf.recall);
-        assert_eq!([of(0), of(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
-        assert_eq!([of(26), of(50)], [(0.5, 0.5); 2]);
-        assert_eq!([of(51), of(76), of(100)], [(0.5, 0.25), (1.0, 0.25), (1.0, 0.25)]);
+        let values = |step: usize| (points[step].prf.precision, points[step].prf.recall);
+        assert_eq!([values(0), values(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
+        assert_eq!([values(26), values(50)], [(0.5, 0.5); 2]);
+        assert_eq!([values(51), values(76), values(100)], [(0.5, 0.25), (1.0, 0.25), (1.0, 0.25)]);
         assert_eq!(points.len(), 101);
     }
 

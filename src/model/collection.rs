@@ -195,12 +195,12 @@ impl Collection {
         self.locations.find(hash, |&location| self.id(location) == id).is_some()
     }
 
-    /// The identifiers of all documents, in no particular order.
+    /// Returns the identifiers of all documents, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.locations.iter().map(|&location| self.id(location))
     }
 
-    /// The numbers of documents affected by all changes so far.
+    /// Returns the numbers of documents affected by all changes so far.
     pub fn changed(&self) -> ChangeCounts {
         self.changed
     }
@@ -254,8 +254,8 @@ impl Collection {
     /// Applies changes in order, either all or none.
     ///
     /// # Errors
-    /// Fails if a document does not fit the model, if no document has the identifier of a change,
-    /// or if there would be too many documents or labels.
+    /// Fails if a document does not fit the model, or if no document has the identifier of a
+    /// change. Also fails if there would be too many documents or labels.
     ///
     /// # Panics
     /// Never panics, because all changes are checked first.
@@ -476,28 +476,28 @@ impl Collection {
     }
 
     fn check_document(&self, document: &NewDocument) -> Result<(), ChangeError> {
-        let wrong = |what| Err(ChangeError::Document { id: document.id.clone(), what });
+        let reject = |what| Err(ChangeError::Document { id: document.id.clone(), what });
         let NewDocument { labels, weight, terms, weights, vector, .. } = document;
         let columns = self.base.vocabulary().len();
         if labels.iter().any(String::is_empty) {
-            return wrong("a label is empty");
+            return reject("a label is empty");
         }
         if !(weight.is_finite() && *weight > 0.0) {
-            return wrong("its weight is not above 0");
+            return reject("its weight is not above 0");
         }
         let is_sorted = terms.is_sorted_by(|a, b| a < b);
         if !is_sorted || terms.last().is_some_and(|&last| last as usize >= columns) {
-            return wrong("its terms are out of order, or not in the vocabulary");
+            return reject("its terms are out of order, or not in the vocabulary");
         }
         let has_valid_weights = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
         if terms.len() != weights.len() || !has_valid_weights {
-            return wrong("it does not have exactly one finite, nonzero weight per term");
+            return reject("it does not have exactly one finite, nonzero weight per term");
         }
         if document.text.is_some() != self.base.keeps_texts() {
-            return wrong("it has a text that the model does not keep, or lacks one that it does");
+            return reject("it has a text that the model does not keep, or lacks one that it does");
         }
         if document.nearest.is_some_and(|similarity| !similarity.is_finite()) {
-            return wrong("the similarity of its best neighbor is not finite");
+            return reject("the similarity of its best neighbor is not finite");
         }
         match (vector, self.base.dense()) {
             (None, None) => Ok(()),
@@ -508,10 +508,10 @@ impl Collection {
                 if is_small && (is_unit || dense.spec().metric != Metric::Angular) {
                     Ok(())
                 } else {
-                    wrong("its vector has a value that is too large, or is not of length 1")
+                    reject("its vector has a value that is too large, or is not of length 1")
                 }
             }
-            _ => wrong("its dense vector does not have the dimension of the model's vectors"),
+            _ => reject("its dense vector does not have the dimension of the model's vectors"),
         }
     }
 }

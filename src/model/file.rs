@@ -33,8 +33,9 @@ impl Model {
     ///
     /// # Errors
     /// Fails if the model is not valid, if another process is changing the documents of the
-    /// previous model, if the file cannot be written, or if the previous journal cannot be removed.
-    /// The previous file at `path` is replaced only in the last case.
+    /// previous model, or if the file cannot be written. In these cases, the previous file at
+    /// `path` is unchanged. Also fails if the file was replaced, but the previous journal cannot be
+    /// removed.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -45,8 +46,8 @@ impl Model {
     ///
     /// # Errors
     /// Fails if the model is not valid, if another process is changing the documents of the
-    /// previous model, if the file cannot be written, or if the previous journal cannot be removed.
-    /// The previous file is replaced only in the last case.
+    /// previous model, or if the file cannot be written. In these cases, the previous file is
+    /// unchanged. Also fails if the file was replaced, but the previous journal cannot be removed.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other

@@ -85,7 +85,7 @@ impl UpdatedModel {
         Ok(Self { path, lock, end, identity, collection, has_failed: false })
     }
 
-    /// The documents.
+    /// Returns the documents.
     pub fn collection(&self) -> &Collection {
         &self.collection
     }

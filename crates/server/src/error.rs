@@ -65,8 +65,8 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether the cause may disappear without a change to the model's files: too many open files,
-    /// too little memory, or another process that changes the model.
+    /// Whether the cause may disappear although the model's files stay the same. Examples are too
+    /// many open files, too little memory, and another process that changes the model.
     pub(crate) fn is_transient(&self) -> bool {
         let is_io_error = |error: &ModelError| {
             matches!(&error.problem, ModelProblem::Read(_) | ModelProblem::Write(_))

@@ -113,8 +113,8 @@ impl Server {
     /// Decisions are stored in the model and in the file `MODEL.decisions.jsonl`.
     ///
     /// # Errors
-    /// Fails if the server has no token, the model has no terms, the documents do not match the
-    /// model or share an identifier, or the file cannot be read.
+    /// Fails if the server has no token, or the model has no terms. Also fails if documents do not
+    /// match the model or share an identifier, or if the file cannot be read.
     pub fn with_pool(mut self, documents: Vec<Document>) -> Result<Self, ServerError> {
         let live = self.state.live();
         if self.state.options.token.is_none() {

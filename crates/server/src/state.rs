@@ -1,8 +1,8 @@
 //! The model that answers requests, its documents on disk, and their changes and reloads.
 //!
-//! Requests read a [`LiveModel`] and are never blocked. Changes run one after the other under a
-//! lock, and each creates a new live model. A timer reloads the model if its files have changed, or
-//! if opening it failed for a reason that may have disappeared.
+//! Requests read a [`LiveModel`] and are never blocked. Changes run one at a time under a lock, and
+//! each creates a new live model. A timer reloads the model if its files have changed, or if
+//! opening it failed for a reason that may have disappeared.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

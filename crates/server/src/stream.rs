@@ -95,12 +95,12 @@ impl LineStream {
         while let Some(part) = body::next_part(&mut body, until).await? {
             // Each line has one deadline, even if its bytes keep arriving.
             let begins_line = lines.is_empty() || part.contains(&b'\n');
-            for piece in part.split_inclusive(|&byte| byte == b'\n') {
-                if lines.len() - complete + piece.len() > limit {
+            for segment in part.split_inclusive(|&byte| byte == b'\n') {
+                if lines.len() - complete + segment.len() > limit {
                     return Err(Failure::TooLarge(limit));
                 }
-                self.memory.append(&mut lines, piece)?;
-                if piece.ends_with(b"\n") {
+                self.memory.append(&mut lines, segment)?;
+                if segment.ends_with(b"\n") {
                     complete = lines.len();
                     count += 1;
                 }
@@ -237,7 +237,7 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::test_server::{Reply, TestServer, request};
 
-    /// A body whose parts the test sends.
+    /// Returns a body, and the channel through which a test sends its parts.
     fn open_body() -> (mpsc::Sender<Answers>, Body) {
         let (parts, receiver) = mpsc::channel(64);
         (parts, Body::new(AnswerBody(receiver)))

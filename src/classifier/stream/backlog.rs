@@ -125,7 +125,7 @@ impl Backlog {
     }
 }
 
-/// The approximate memory of a document's content, in bytes.
+/// Returns the approximate memory of a document's content, in bytes.
 fn bytes(document: &Document) -> usize {
     let content = match &document.content {
         Content::Features(features) => size_of_val(features.as_slice()),

@@ -62,10 +62,10 @@ impl ConfidenceLimit {
     ///
     /// // Every answer with a confidence below a half is wrong.
     /// let answers: Vec<Answer> = (0..2_000u32)
-    ///     .map(|at| {
-    ///         let confidence = f64::from(at) / 2_000.0;
+    ///     .map(|index| {
+    ///         let confidence = f64::from(index) / 2_000.0;
     ///         let right = u32::from(confidence >= 0.5);
-    ///         Answer { confidence, given: 1, right, cluster: at.into() }
+    ///         Answer { confidence, given: 1, right, cluster: index.into() }
     ///     })
     ///     .collect();
     /// let limit = ConfidenceLimit::learn(0.05, &answers);

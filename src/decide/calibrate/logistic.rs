@@ -13,7 +13,8 @@ pub(super) struct Observation<const VALUES: usize> {
 }
 
 impl<const VALUES: usize> Observation<VALUES> {
-    /// The first two derivatives of the logarithmic loss with respect to the log odds, at `z`.
+    /// Returns the first two derivatives of the logarithmic loss with respect to the log odds, at
+    /// `z`.
     fn derivatives(&self, z: f64) -> (f64, f64) {
         let probability = logistic(z);
         (probability - f64::from(u8::from(self.is_right)), probability * (1.0 - probability))

@@ -159,7 +159,7 @@ pub(crate) struct NoveltyEvidence<'a> {
 }
 
 impl TopMargins {
-    /// The highest margin, its distance from the next one, and the log odds of its score.
+    /// Returns the highest margin, its distance from the next one, and the log odds of its score.
     fn values(self) -> [f64; 3] {
         let score = f64::from(self.score).clamp(1e-6, 1.0 - 1e-6);
         let [highest, next] = self.margins.map(f64::from);
@@ -332,7 +332,7 @@ impl NoveltyScore {
     }
 }
 
-/// The mean similarity of the neighbors.
+/// Returns the mean similarity of the neighbors.
 #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
 fn mean_similarity(voters: Voters<'_>) -> f32 {
     let mut sum = 0.0;
@@ -442,11 +442,17 @@ mod tests {
         let learned = NoveltyScore::fit(&known, &novel, &|_, _| 0.5, &training);
         assert_eq!(learned.check(3), Ok(()));
         assert!(learned.check(2).is_err());
-        let of = |similarity| {
+        let score_of = |similarity| {
             let list = [Neighbor { row: 0, similarity }];
             learned.of(evidence(&list), &training)
         };
-        assert!(of(0.9) < of(0.4) && of(0.4) < of(0.1), "{} {} {}", of(0.9), of(0.4), of(0.1));
+        assert!(
+            score_of(0.9) < score_of(0.4) && score_of(0.4) < score_of(0.1),
+            "{} {} {}",
+            score_of(0.9),
+            score_of(0.4),
+            score_of(0.1)
+        );
         assert!(learned.of(evidence(&[]), &training) > 1e300);
         assert!(!learned.needs_margins());
         // There is nothing to learn from.
@@ -467,11 +473,11 @@ mod tests {
         };
         let mut random = crate::random::Random::new(11);
         #[expect(clippy::cast_possible_truncation, reason = "a margin")]
-        let mut of = |from: f32| -> Vec<NoveltyEvidence<'_>> {
+        let mut evidence_from = |from: f32| -> Vec<NoveltyEvidence<'_>> {
             (0..200).map(|_| evidence(from + random.unit() as f32)).collect()
         };
-        let known = of(0.5);
-        let novel = of(-0.4);
+        let known = evidence_from(0.5);
+        let novel = evidence_from(-0.4);
         let learned = NoveltyScore::fit(&known, &novel, &|_, _| 0.5, &training);
         assert!(learned.needs_margins() && learned.check(1) == Ok(()));
         let scores = [1.4, 0.5, -0.3].map(|margin| learned.of(evidence(margin), &training));

@@ -163,13 +163,13 @@ impl Calibration {
         }
     }
 
-    /// The number of labels.
+    /// Returns the number of labels.
     fn labels(&self) -> usize {
         self.offsets.len() / 2
     }
 
-    /// The offsets of the two regressions: for the label with the highest score, then for the
-    /// others.
+    /// Returns the offsets of the two regressions: for the label with the highest score, then for
+    /// the others.
     pub(crate) fn offsets_by_rank(&self) -> [&[f64]; 2] {
         let (first, others) = self.offsets.split_at(self.labels());
         [first, others]
@@ -296,13 +296,13 @@ mod tests {
             assert_eq!(first.len(), 1);
             all
         };
-        let of = |score: f64, list: &[Neighbor; 2]| {
+        let probabilities_at = |score: f64, list: &[Neighbor; 2]| {
             let scores =
                 [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
             probabilities(&scores, list)
         };
-        let near = of(0.9, &lists[0]);
-        let far = of(0.9, &lists[1]);
+        let near = probabilities_at(0.9, &lists[0]);
+        let far = probabilities_at(0.9, &lists[1]);
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
         assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");

@@ -74,7 +74,7 @@ pub enum ThresholdRule {
 }
 
 impl ThresholdRule {
-    /// The name of the rule, as used in options and model files.
+    /// Returns the name of the rule, as used in options and model files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scut => "scut",
@@ -85,7 +85,8 @@ impl ThresholdRule {
         }
     }
 
-    /// The value that is compared with the threshold of the label at `rank`, counted from 0.
+    /// Returns the value that is compared with the threshold of the label at `rank`, counted from
+    /// 0.
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,

@@ -27,7 +27,7 @@ pub struct TrainingLabels<'a> {
 }
 
 impl<'a> TrainingLabels<'a> {
-    /// The labels of a row, in increasing order.
+    /// Returns the labels of a row, in increasing order.
     ///
     /// # Panics
     /// Panics if there is no such row.
@@ -35,7 +35,7 @@ impl<'a> TrainingLabels<'a> {
         &self.indices[self.label_range(row)]
     }
 
-    /// The range of a row's labels in `indices`.
+    /// Returns the range of a row's labels in `indices`.
     #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
     pub(super) fn label_range(&self, row: u32) -> Range<usize> {
         let row = row as usize;

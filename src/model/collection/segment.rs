@@ -57,7 +57,7 @@ impl Lists {
         self.starts[row] as usize..self.starts[row + 1] as usize
     }
 
-    pub(super) fn of(&self, row: usize) -> &[u32] {
+    pub(super) fn get(&self, row: usize) -> &[u32] {
         &self.values[self.bounds(row)]
     }
 }
@@ -78,8 +78,8 @@ impl LabelWeights {
         self.labels.push(labels);
     }
 
-    fn of(&self, row: usize) -> Vec<(u32, f32)> {
-        let labels = self.labels.of(row).iter().copied();
+    fn get(&self, row: usize) -> Vec<(u32, f32)> {
+        let labels = self.labels.get(row).iter().copied();
         labels.zip(self.weights[self.labels.bounds(row)].iter().copied()).collect()
     }
 }
@@ -105,7 +105,7 @@ impl Segment {
 
     pub(super) fn labels(&self, row: usize) -> &[u32] {
         let new_labels = u32::try_from(row).ok().and_then(|row| self.relabeled.get(&row));
-        new_labels.map_or(self.labels.of(row), Vec::as_slice)
+        new_labels.map_or(self.labels.get(row), Vec::as_slice)
     }
 
     /// Returns the vote weights of a document. If the document was relabeled, they are 1 for each
@@ -115,7 +115,7 @@ impl Segment {
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {
             return self.labels(row).iter().map(|&label| (label, 1.0)).collect();
         }
-        vote_weights.of(row)
+        vote_weights.get(row)
     }
 
     pub(super) fn remove(&mut self, row: u32) {
@@ -126,9 +126,12 @@ impl Segment {
 
     /// Merges the remaining documents of several segments, in order.
     pub(super) fn merge(segments: &[Self]) -> Self {
-        fn merge_arrays<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
+        fn merge_arrays<T: Merge>(
+            segments: &[Segment],
+            array: impl Fn(&Segment) -> Arc<T>,
+        ) -> Arc<T> {
             let all: Vec<_> =
-                segments.iter().map(|segment| (of(segment), segment.live().clone())).collect();
+                segments.iter().map(|segment| (array(segment), segment.live().clone())).collect();
             Arc::new(T::merge(&all))
         }
         let first = &segments[0];

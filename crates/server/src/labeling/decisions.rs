@@ -41,8 +41,8 @@ pub(crate) struct Line {
     pub(crate) decision: Action,
     /// The labels of the document after the decision; empty if it has none.
     pub(crate) labels: Vec<String>,
-    /// The labels that the model had predicted, if this is the only decision of a request and
-    /// labels a document of the pool for the first time.
+    /// The labels that the model had predicted. They are recorded if a request has only this
+    /// decision, which labels a document of the pool for the first time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) predicted: Option<Vec<String>>,
     /// The number of labeled documents in the pool.
@@ -252,12 +252,12 @@ mod tests {
         let point = Point { labeled: 3, expected: Some(0.5), was_right: Some(false) };
         assert_eq!(decided.history().collect::<Vec<_>>(), [&point]);
         let undo = line("b", Action::Undo);
-        let again = Line {
+        let second_undo = Line {
             withdrawn: Some(Action::Label),
             restored: Some(Action::Skip),
             ..line("c", Action::Undo)
         };
-        file.append(&[undo, again]).unwrap();
+        file.append(&[undo, second_undo]).unwrap();
         let (_, decided) = DecisionFile::open(&path).unwrap();
         let marks = ["a", "b", "c"].map(|id| decided.mark(id));
         assert_eq!(marks, [Some(Action::Keep), None, Some(Action::Skip)]);

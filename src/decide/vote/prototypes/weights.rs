@@ -42,13 +42,14 @@ pub(crate) struct PrototypeLearning {
 }
 
 impl Prototypes {
-    /// The parameters with which the prototypes were learned.
+    /// Returns the parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
         let [cost, a] = [0, 1].map(|index| self.link.get(index).copied().unwrap_or(1.0));
         PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
     }
 
-    /// The margin of each label for a weighted row; infinite for a label without a prototype.
+    /// Returns the margin of each label for a weighted row, or infinity for a label without a
+    /// prototype.
     pub(crate) fn margins(&self, terms: &[u32], weights: &[f32]) -> Vec<f32> {
         let mut margins = self.offsets.to_vec();
         for (&term, &weight) in terms.iter().zip(weights) {
@@ -67,7 +68,8 @@ impl Prototypes {
         self.starts[term as usize] as usize..self.starts[term as usize + 1] as usize
     }
 
-    /// The score of each label for a weighted row; `None` for a label without a prototype.
+    /// Returns the score of each label for a weighted row, or `None` for a label without a
+    /// prototype.
     pub(crate) fn scores(&self, terms: &[u32], weights: &[f32]) -> Vec<Option<f32>> {
         let mut margins = self.margins(terms, weights);
         margins_to_scores(&mut margins, &self.link[1..]);
@@ -79,13 +81,13 @@ impl Prototypes {
         self.offsets.get(label as usize).is_some_and(|offset| offset.is_finite())
     }
 
-    /// The highest margins for a weighted row; `None` if no label has a prototype.
+    /// Returns the highest margins for a weighted row, or `None` if no label has a prototype.
     pub(crate) fn top_margins(&self, terms: &[u32], weights: &[f32]) -> Option<TopMargins> {
         TopMargins::of(self.margins(terms, weights), &self.link[1..])
     }
 
-    /// The contributions of a weighted row's terms to a label's margin, in the order of the terms,
-    /// and the constant.
+    /// Returns the contributions of a weighted row's terms to a label's margin, in the order of the
+    /// terms, and the constant.
     pub(crate) fn contributions(
         &self,
         label: u32,

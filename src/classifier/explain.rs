@@ -244,7 +244,7 @@ fn explain_neighbors(
                 Vec::new()
             } else {
                 let (terms, weights) = model.document_terms(neighbor.row);
-                by_contribution(query.products(TermRow { terms, weights }))
+                sort_by_contribution(query.products(TermRow { terms, weights }))
             };
             ExplainedNeighbor {
                 row: neighbor.row,
@@ -275,7 +275,7 @@ fn vote_shares(
 }
 
 /// Sorts terms by decreasing contribution.
-fn by_contribution(mut contributions: Vec<TermContribution>) -> Vec<TermContribution> {
+fn sort_by_contribution(mut contributions: Vec<TermContribution>) -> Vec<TermContribution> {
     contributions
         .sort_by(|a, b| b.contribution.total_cmp(&a.contribution).then(a.term.cmp(&b.term)));
     contributions
@@ -334,7 +334,7 @@ fn evidence(
                 beyond_chance * vote_per_similarity * term.contribution;
         }
     }
-    by_contribution(
+    sort_by_contribution(
         evidence
             .into_iter()
             .map(|(term, contribution)| TermContribution { term, contribution })
@@ -364,7 +364,7 @@ fn add_prototypes(
                 score: score.into(),
                 share,
                 constant,
-                terms: by_contribution(terms),
+                terms: sort_by_contribution(terms),
             }
         });
     }

@@ -162,13 +162,14 @@ impl RawPrediction {
     }
 }
 
-/// The labels that get probabilities.
+/// The labels for which probabilities are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probabilities {
     /// All labels with a vote.
     #[default]
     All,
-    /// The labels up to the last predicted label, and at least the first label; faster than all.
+    /// The labels up to the last predicted label, and at least the first label. This is faster than
+    /// `All`.
     Predicted,
 }
 
@@ -181,14 +182,14 @@ pub struct ClassifyOptions {
     pub vote: Vote,
     /// The rule that chooses labels.
     pub decision: Decision,
-    /// The confidence limit below which the classifier abstains; `None`: never abstain.
+    /// The confidence limit below which the classifier abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The novelty limit above which a document is rejected; `None`: never reject.
+    /// The novelty limit above which a document is rejected; `None` if none is rejected.
     pub novelty: Option<NoveltyLimit>,
     /// The share of the votes that goes to neighbors found by dense vectors: 0 for a model without
     /// vectors, 1 for a model without terms.
     pub dense_share: f64,
-    /// The labels that get probabilities, if the model is calibrated.
+    /// The labels for which probabilities are computed, if the model is calibrated.
     pub probabilities: Probabilities,
 }
 

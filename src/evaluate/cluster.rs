@@ -41,7 +41,7 @@ use crate::search::{Engines, NeighborLists, Request, SearchError};
 /// The options for clustering.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// Number of clusters; at most the number of documents is used.
+    /// Number of clusters, limited to the number of documents.
     pub clusters: NonZeroUsize,
     /// Number of starts with random initial centers.
     pub starts: NonZeroUsize,

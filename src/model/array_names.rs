@@ -1,4 +1,4 @@
-//! The names of the arrays in model files and vector files.
+//! The names of the arrays in model files and vectors files.
 
 /// The concatenated terms, as UTF-8.
 pub(crate) const TERMS: &str = "vocabulary.text";

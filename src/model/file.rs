@@ -1,5 +1,4 @@
-//! Reading and writing of model files. A file is written atomically, and read into memory or
-//! mapped.
+//! Reading and writing model files. A file is written atomically, and read into memory or mapped.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

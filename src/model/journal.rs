@@ -1,5 +1,6 @@
 //! The journal of a model: a file next to the model that contains changes to its documents. Commits
-//! are appended and synced. `compact` writes them into the model.
+//! are appended and synced. [`UpdatedModel::compact`](crate::model::UpdatedModel::compact) writes
+//! them into the model.
 //!
 //! # The file
 //!

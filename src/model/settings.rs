@@ -84,7 +84,7 @@ pub struct TrainSettings {
     pub selection: Option<Selection>,
     /// The results of tuning, if any.
     pub tuning: Option<TuningSummary>,
-    /// The confidence limit below which the model abstains; `None`: it never abstains.
+    /// The confidence limit below which the model abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
@@ -93,7 +93,7 @@ pub struct TrainSettings {
 }
 
 impl Default for InputSpec {
-    /// Text, analyzed with [`AnalyzerSpec::default`].
+    /// Returns text input, analyzed with [`AnalyzerSpec::default`].
     fn default() -> Self {
         Self::Text(AnalyzerSpec::default())
     }
@@ -167,9 +167,9 @@ pub struct Settings {
     pub selection: Option<Selection>,
     /// The results of tuning, if k, vote and decision were tuned.
     pub tuning: Option<TuningSummary>,
-    /// The confidence limit below which the model abstains; `None`: it never abstains.
+    /// The confidence limit below which the model abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
+    /// The limit of the novelty score; `None` if the model never refuses out-of-distribution
     /// documents.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,

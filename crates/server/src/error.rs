@@ -40,7 +40,7 @@ pub enum ServerError {
         classify::printable::printable(_0)
     )]
     RepeatedId(String),
-    /// The file of decisions cannot be read.
+    /// The decisions file cannot be read.
     #[error("{}: {source}", path.display())]
     Decisions {
         /// The file.

@@ -104,7 +104,7 @@ pub(crate) enum Failure {
     NothingToUndo,
     /// The removed document cannot be added again.
     CannotRestore(String),
-    /// The file of decisions could not be written.
+    /// The decisions file could not be written.
     NotRecorded,
     /// The client stopped reading the answers.
     ClientGone,
@@ -301,7 +301,7 @@ impl Failure {
                 );
             }
             Self::NotRecorded => {
-                "the file of decisions could not be written; changed labels are in the model, but \
+                "the decisions file could not be written; changed labels are in the model, but \
                  other decisions are lost; the server's log has the reason"
             }
             Self::ClientGone => "the client stopped reading the answers",

@@ -66,7 +66,7 @@ struct Inner {
     decided: DecisionState,
     file: DecisionFile,
     claims: Claims,
-    /// The requests that each client can withdraw, last request last.
+    /// The requests that each client can withdraw, in order.
     undo: HashMap<String, Vec<Withdrawal>>,
 }
 

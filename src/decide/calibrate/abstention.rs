@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct ConfidenceLimit {
     /// The target share of wrong labels among the predicted labels.
     pub target_error: f64,
-    /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
+    /// The minimum confidence; `None` if the target cannot be reached. The model then always
+    /// abstains.
     pub confidence: Option<f64>,
     /// The share of held-out documents that received labels. If the target cannot be reached, the
     /// share of documents at or above the highest limit tested.

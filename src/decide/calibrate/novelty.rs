@@ -18,8 +18,8 @@ use crate::search::RowSet;
 pub struct NoveltyLimit {
     /// The maximum share of documents with known labels that may be refused.
     pub target: f64,
-    /// The novelty score above which a document is refused. `None`: there were too few documents
-    /// to learn the limit, so no document is refused.
+    /// The novelty score above which a document is refused; `None` if there were too few documents
+    /// to learn the limit. No document is then refused.
     #[serde(rename = "strangeness")]
     pub max_score: Option<f64>,
     /// The share of held-out documents with known labels that were refused. It is estimated on
@@ -154,7 +154,7 @@ pub(crate) struct NoveltyEvidence<'a> {
     pub(crate) margins: Option<TopMargins>,
     /// The row of the document, if it is a training document.
     pub(crate) row: Option<u32>,
-    /// The training documents that can be its neighbors; `None`: all other documents.
+    /// The training documents that can be its neighbors; `None` if all other documents can.
     pub(crate) candidates: Option<&'a RowSet>,
 }
 

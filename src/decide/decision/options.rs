@@ -198,7 +198,7 @@ pub enum DecisionError {
 /// The options of a decision that a caller can set. By default, none is set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
-    /// Whether a document may have several labels; `None`: as in the training corpus.
+    /// Whether a document may have several labels. If `None`, the training corpus determines this.
     pub multi_label: Option<bool>,
     /// The multi-label rule.
     pub rule: Option<RuleOption>,

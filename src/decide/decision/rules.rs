@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::vote::LabelScore;
 
-/// Returns the share of the documents with each label, given the sizes of the labels.
+/// Returns the share of the documents with each label, given the number of documents per label.
 pub(crate) fn label_shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
@@ -27,8 +27,8 @@ pub enum Decision {
     PerLabel {
         /// How the thresholds were learned.
         rule: ThresholdRule,
-        /// One threshold per label. `None`: the label is predicted only for documents that must
-        /// have a label and reach no threshold.
+        /// One threshold per label. A label without a threshold is predicted only for documents
+        /// that must have a label and reach no threshold.
         thresholds: Vec<Option<f64>>,
         /// Whether a document may have no label, as in [`Decision::Multi`].
         allow_none: bool,
@@ -63,10 +63,10 @@ pub enum ThresholdRule {
     /// The threshold that maximizes F1 averaged with labels of similar frequency. This helps labels
     /// with few documents, whose own best threshold is largely noise.
     ScutSmoothed,
-    /// Processes labels by decreasing frequency. Each threshold maximizes the micro F1 so far plus
-    /// the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023). Alternatively, uses
-    /// cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1, averaged with labels of
-    /// similar frequency.
+    /// Maximizes micro F1 plus macro F1, averaged with labels of similar frequency, by cyclic
+    /// optimization (Fan and Lin 2007). Without averaging, processes labels by decreasing
+    /// frequency. Each threshold then maximizes the micro F1 so far plus the label's share of the
+    /// macro F1 (`micromacro-freq`, Lin and Lin 2023).
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).

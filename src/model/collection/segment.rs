@@ -19,7 +19,7 @@ pub(super) struct Segment {
     pub(super) ids: Strings,
     /// The labels, numbered as in the collection.
     pub(super) labels: Lists,
-    /// The new labels of documents that were relabeled.
+    /// The new labels of relabeled documents, by row.
     pub(super) relabeled: HashMap<u32, Vec<u32>>,
     pub(super) weights: Vec<f32>,
     /// The similarity of each document's best neighbor, if the model has a novelty score.

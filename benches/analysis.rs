@@ -36,10 +36,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The measured code consumes the documents, so they are copied. The copies contain only
         // texts, as in the scikit-learn benchmark: identifiers and labels are not part of the
         // analysis.
-        let text_alone = |document: &Document| {
+        let text_only = |document: &Document| {
             Ok(Document { id: String::new(), labels: Vec::new(), ..document.clone() })
         };
-        let copy: Vec<Result<Document, CorpusError>> = documents.iter().map(text_alone).collect();
+        let copy: Vec<Result<Document, CorpusError>> = documents.iter().map(text_only).collect();
         let cpu = cpu_seconds();
         let counts = Counts::read(
             &mut copy.into_iter(),

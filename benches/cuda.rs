@@ -1,6 +1,6 @@
 //! Measures the GPU engines on RCV1-like rows (`classify generate rcv1-like`, seed 0).
 //!
-//! `cargo bench --bench cuda -- PART...`, where each part is one of
+//! `cargo bench --bench cuda -- PART...`, where each part is one of:
 //!
 //! * `full`: the whole test set with the fused engine: device time, and time from host to host
 //! * `several`: the whole test set on 1, 2, ... GPUs, from host to host
@@ -54,7 +54,7 @@ fn main() -> Outcome<()> {
     if has("full") || has("several") || has("paper") || has("small") || has("dump") {
         let start = Instant::now();
         let rows = rcv1_like_rows(RCV1_TRAINING_DOCUMENTS, test, 0);
-        let some = first(&rows.test, 10_000);
+        let first_queries = first(&rows.test, 10_000);
         let adds = multiply_adds(&rows.training, &rows.test);
         println!(
             "{} x {} training rows, {} entries; {} queries of {:.1} terms, \
@@ -66,21 +66,21 @@ fn main() -> Outcome<()> {
             rows.test.nnz() as f64 / rows.test.rows() as f64,
             start.elapsed().as_secs_f64(),
         );
-        if let Some(at) = parts.iter().position(|part| part == "dump") {
-            let folder = parts.get(at + 1).ok_or("dump takes a folder")?;
+        if let Some(index) = parts.iter().position(|part| part == "dump") {
+            let folder = parts.get(index + 1).ok_or("dump takes a folder")?;
             dump(Path::new(folder), &rows.training, &rows.test)?;
         }
         if has("full") {
             full(&device, &rows.training, &rows.test, adds)?;
         }
         if has("paper") {
-            paper(&device, &rows.training, &some)?;
+            paper(&device, &rows.training, &first_queries)?;
         }
         if has("several") {
             several(&rows.training, &rows.test)?;
         }
         if has("small") {
-            small(&device, &rows.training, &some)?;
+            small(&device, &rows.training, &first_queries)?;
         }
     }
     if has("scaling") {
@@ -204,12 +204,12 @@ fn small(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
     let grid = engine(device, training, CudaEngine::Grid { documents: 256, threads: 128, memory })?;
     println!("{:>8} {:>12} {:>12} {:>12}", "queries", "fused us", "host us", "grid us");
     for count in [1, 2, 4, 16, 64, 132, 256, 512, 1_024, 4_096] {
-        let some = first(queries, count);
+        let first_queries = first(queries, count);
         println!(
             "{count:>8} {:>12.2} {:>12.2} {:>12.2}",
-            device_time(&fused, &some, 30, 21)? * 1e6,
-            host_time(&fused, &some, 30, 21)? * 1e6,
-            device_time(&grid, &some, 30, 5)? * 1e6,
+            device_time(&fused, &first_queries, 30, 21)? * 1e6,
+            host_time(&fused, &first_queries, 30, 21)? * 1e6,
+            device_time(&grid, &first_queries, 30, 5)? * 1e6,
         );
     }
     Ok(())
@@ -217,7 +217,7 @@ fn small(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
 
 /// Returns the training rows of sixteen corpora with different seeds, generated in parallel, and
 /// queries from the first corpus.
-fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
+fn generate(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     const CORPORA: u64 = 16;
     let corpora: Vec<_> = (0..CORPORA)
         .into_par_iter()
@@ -254,7 +254,7 @@ fn scaling(device: &Device) -> Outcome<()> {
         "rows", "queries", "k", "us a query", "1e12 adds/s", "MiB"
     );
     for rows in [23_149, 100_000, 781_265, 5_000_000] {
-        let (training, queries) = many(rows, if rows > 1_000_000 { 4_096 } else { 20_000 });
+        let (training, queries) = generate(rows, if rows > 1_000_000 { 4_096 } else { 20_000 });
         let free = device.free()?;
         let start = Instant::now();
         let engine = engine(device, &training, CudaEngine::Fused)?;

@@ -1,4 +1,4 @@
-//! Measures the time per query of a search for dense vectors.
+//! Measures the time per query of dense vector search.
 //!
 //! `cargo bench --bench dense -- TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS…]]` prints one
 //! JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …, "build_s": …}`.

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let model = Model::open(Path::new(model))?;
         let all = model.rows().rows();
         let last = count.map_or(all, |count| all.min(train_rows + count));
-        (part(&model, 0..train_rows), part(&model, train_rows..last))
+        (rows_of_model(&model, 0..train_rows), rows_of_model(&model, train_rows..last))
     };
     let (training, queries) = rows;
     let mut found = NeighborLists::default();
@@ -71,10 +71,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
                 _ => Arc::new(Inverted::with_block_rows(rows, threads, size("16384")?)?),
             };
-            let one = if kind.ends_with("alone") { 1 } else { queries.rows() };
+            let batch_size = if kind.ends_with("alone") { 1 } else { queries.rows() };
             let batches: Vec<Arc<Csr>> = (0..queries.rows())
-                .step_by(one)
-                .map(|first| rows_of(&queries, first..(first + one).min(queries.rows())))
+                .step_by(batch_size)
+                .map(|first| rows_of(&queries, first..(first + batch_size).min(queries.rows())))
                 .collect();
             let start = Instant::now();
             let cpu_start = cpu_seconds();
@@ -109,7 +109,7 @@ fn composite(training: &Csr, parts: usize, threads: &Threads) -> Result<Composit
     Composite::of_segments(segments, threads.clone())
 }
 
-fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
+fn rows_of_model(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
     let mut builder = CsrBuilder::default();
     for row in rows {
         let row = u32::try_from(row).expect("row numbers are 32-bit");

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example search_with_predicate`
 
-#![expect(clippy::print_stdout, reason = "an example prints what it finds")]
+#![expect(clippy::print_stdout, reason = "an example prints its results")]
 
 use std::error::Error;
 use std::num::NonZeroUsize;

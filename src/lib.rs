@@ -43,12 +43,12 @@ pub mod evaluate;
 pub mod check;
 pub mod propose;
 
-/// Compiles and runs the example of `docs/checking.md`.
+/// Compiles and runs the example in `docs/checking.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/checking.md")]
 struct CheckingPage;
 
-/// Compiles and runs the examples of `docs/library.md`.
+/// Compiles and runs the examples in `docs/library.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/library.md")]
 struct LibraryPage;

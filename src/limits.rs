@@ -30,8 +30,8 @@ impl TooLong {
     }
 }
 
-/// A reader that fails if it is asked for more bytes than its limit. A stream that ends exactly at
-/// the limit can be read to its end.
+/// A reader that fails if its input is longer than a limit. Input that ends exactly at the limit
+/// can be read to its end.
 #[derive(Debug)]
 pub(crate) struct LimitedReader<R> {
     bytes: R,

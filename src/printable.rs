@@ -14,9 +14,9 @@ pub struct Printable<T> {
     is_multiline: bool,
 }
 
-/// Displays `text` as one line. Control characters (C0, DEL and C1, including line breaks and
-/// tabs), line and paragraph separators, and bidirectional controls are escaped. Everything else is
-/// unchanged.
+/// Wraps `text` for display on one line. Control characters (C0, DEL and C1, including line breaks
+/// and tabs), line and paragraph separators, and bidirectional controls are escaped. Everything
+/// else is unchanged.
 ///
 /// ```
 /// use classify::printable::printable;
@@ -54,9 +54,10 @@ impl Write for Escaper<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_kept = |c| self.is_multiline && matches!(c, '\n' | '\t');
         let mut rest = text;
-        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hidden(c) && !is_kept(c)) {
-            write!(self.out, "{}{}", &rest[..at], c.escape_default())?;
-            rest = &rest[at + c.len_utf8()..];
+        let escaped = |&(_, c): &(usize, char)| is_hidden(c) && !is_kept(c);
+        while let Some((offset, c)) = rest.char_indices().find(escaped) {
+            write!(self.out, "{}{}", &rest[..offset], c.escape_default())?;
+            rest = &rest[offset + c.len_utf8()..];
         }
         self.out.write_str(rest)
     }
@@ -81,9 +82,8 @@ mod tests {
         let kept: String =
             printable_lines(&text).to_string().chars().filter(|&c| is_hidden(c)).collect();
         assert_eq!(kept, "\t\n");
-        for bidirectional in ['\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{9B}', '\u{2028}']
-        {
-            assert!(is_hidden(bidirectional));
+        for c in ['\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{9B}', '\u{2028}'] {
+            assert!(is_hidden(c));
         }
         assert!(!"कि עברית 👩‍👩‍👧 \u{a0}".chars().any(is_hidden));
     }

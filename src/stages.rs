@@ -1,4 +1,4 @@
-//! Timing of processing stages, which shows the bottleneck.
+//! Timing of processing stages, which identifies the bottleneck.
 
 use std::fmt;
 use std::time::Instant;
@@ -43,21 +43,20 @@ impl Stage {
         self.documents += documents;
     }
 
-    /// Sets [`busy`](Self::busy), for a stage that ran concurrently with others for `seconds` in
-    /// total.
+    /// Sets [`busy`](Self::busy) for a concurrent stage. `seconds` is the total time of all stages.
     #[must_use]
     pub fn with_total_time(self, seconds: f64) -> Self {
         let busy = if seconds > 0.0 { (self.seconds / seconds).min(1.0) } else { 1.0 };
         Self { busy: Some(busy), ..self }
     }
 
-    /// The number of documents processed per second.
+    /// Returns the number of documents processed per second.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.documents as f64 / self.seconds } else { 0.0 }
     }
 
-    /// The number of megabytes (10^6 bytes) of text processed per second, if the stage processes
-    /// text.
+    /// Returns the number of megabytes (10^6 bytes) of text processed per second, if the stage
+    /// processes text.
     pub fn megabytes(&self) -> Option<f64> {
         let bytes = self.bytes.filter(|_| self.seconds > 0.0)?;
         Some(bytes as f64 / 1e6 / self.seconds)

@@ -21,7 +21,7 @@ impl Threads {
     /// Starts a pool of `count` threads.
     ///
     /// # Errors
-    /// If the operating system cannot start more threads.
+    /// Fails if the operating system cannot start more threads.
     pub fn new(count: NonZeroUsize) -> Result<Self, std::io::Error> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count.get())
@@ -34,17 +34,17 @@ impl Threads {
     /// Starts a pool with as many threads as this machine can run concurrently.
     ///
     /// # Errors
-    /// If the operating system cannot start more threads.
+    /// Fails if the operating system cannot start more threads.
     pub fn available() -> Result<Self, std::io::Error> {
         Self::new(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     pub fn count(&self) -> usize {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on the calling thread. The tasks that `work` spawns run on these threads and end
+    /// Runs `work` on the calling thread. Tasks spawned by `work` run on these threads and end
     /// before this function returns. `work` must not wait for spawned tasks: if the caller is the
     /// only thread of the pool, no other thread can run them.
     pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
@@ -91,22 +91,23 @@ impl Threads {
     /// Runs both functions on these threads.
     pub(crate) fn join<A: Send, B: Send>(
         &self,
-        one: impl FnOnce() -> A + Send,
-        other: impl FnOnce() -> B + Send,
+        first: impl FnOnce() -> A + Send,
+        second: impl FnOnce() -> B + Send,
     ) -> (A, B) {
-        self.run(|| rayon::join(one, other))
+        self.run(|| rayon::join(first, second))
     }
 
-    /// Applies `work` to each item and returns the results in order. Processes at most `at_once`
-    /// items (one if 0) at a time. Parallel iterators in `work` use the idle threads.
+    /// Applies `work` to each item and returns the results in order. Processes at most
+    /// `max_concurrent` items (one if 0) at a time. Parallel iterators in `work` use the idle
+    /// threads.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,
         items: &[T],
-        at_once: usize,
+        max_concurrent: usize,
         work: impl Fn(&T) -> R + Send + Sync,
     ) -> Vec<R> {
         let mut results = Vec::with_capacity(items.len());
-        for items in items.chunks(at_once.max(1)) {
+        for items in items.chunks(max_concurrent.max(1)) {
             self.run(|| results.par_extend(items.par_iter().map(&work)));
         }
         results
@@ -128,18 +129,18 @@ impl<T> Task<T> {
     /// another thread has started it. Otherwise, all workers might wait for work that none of them
     /// starts.
     pub(crate) fn wait(self) -> T {
-        if is_worker() { self.finish() } else { self.received() }
+        if is_worker() { self.finish() } else { self.receive_result() }
     }
 
     /// Returns the result. The caller does the work itself unless another thread has started it.
     pub(crate) fn finish(self) -> T {
         match take(&self.work) {
             Some(work) => work(),
-            None => self.received(),
+            None => self.receive_result(),
         }
     }
 
-    fn received(&self) -> T {
+    fn receive_result(&self) -> T {
         let result = self.result.recv().expect("the thread that took the work sends its result");
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -160,9 +161,8 @@ pub(crate) fn is_worker() -> bool {
     rayon::current_thread_index().is_some()
 }
 
-/// Returns the next message, or `None` after the last one. While it waits, a caller that is a
-/// worker of a thread pool does other work of the pool, because the sender might depend on that
-/// work.
+/// Returns the next message, or `None` after the last one. While it waits, a worker of a thread
+/// pool runs other tasks of its pool, because the sender might depend on them.
 pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
     while is_worker() {
         match messages.try_recv() {
@@ -222,17 +222,17 @@ mod tests {
     fn map_few_keeps_the_order_and_limits_concurrency() {
         let threads = Threads::new(NonZeroUsize::new(4).unwrap()).unwrap();
         let items: Vec<usize> = (0..11).collect();
-        for at_once in [0, 1, 3, 99] {
+        for max_concurrent in [0, 1, 3, 99] {
             let running = AtomicUsize::new(0);
             let peak = AtomicUsize::new(0);
-            let results = threads.map_few(&items, at_once, |&item| {
+            let results = threads.map_few(&items, max_concurrent, |&item| {
                 peak.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::yield_now();
                 running.fetch_sub(1, Ordering::SeqCst);
                 10 * item
             });
             assert_eq!(results, items.iter().map(|item| 10 * item).collect::<Vec<_>>());
-            assert!(peak.into_inner() <= at_once.clamp(1, 4));
+            assert!(peak.into_inner() <= max_concurrent.clamp(1, 4));
         }
         assert_eq!(threads.map_few(&[0; 0], 3, |&item| item), [0; 0]);
         assert_eq!(threads.join(|| 1, || 2), (1, 2));

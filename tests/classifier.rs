@@ -36,7 +36,7 @@ fn document(content: Content) -> Document {
     }
 }
 
-/// Feature vectors that a caller can create, but no reader returns.
+/// Feature vectors that a caller can create but that no reader returns are rejected.
 #[test]
 fn invalid_features_are_rejected() {
     let classifier = trained("rows.svm", "1 1:0.6 3:0.8\n2 2:1\n");
@@ -56,11 +56,11 @@ fn invalid_features_are_rejected() {
     assert!(matches!(problem(vec![(1, f32::INFINITY)]), Problem::NotFinite { .. }));
 }
 
-/// Pieces of a corpus are counted in any order. The first error in the corpus is reported, and
+/// Chunks of a corpus are counted in any order. The first error in the corpus is reported, and
 /// counts do not depend on the number of threads.
 #[test]
 fn counts_do_not_depend_on_threads() {
-    let at = |number: usize, content: Content| Document {
+    let numbered = |number: usize, content: Content| Document {
         id: number.to_string(),
         labels: vec![["even", "odd"][number % 2].to_owned()],
         place: Place { source: "test".into(), line: u64::try_from(number).ok() },
@@ -72,11 +72,11 @@ fn counts_do_not_depend_on_threads() {
     let read = |wrong: &[usize], unreadable: Option<usize>, threads: usize| {
         let mut documents = (0..9_000).map(|number| match unreadable {
             Some(end) if number == end => {
-                let place = at(number, text(number)).place;
+                let place = numbered(number, text(number)).place;
                 Err(CorpusError { place, problem: Problem::NoDocument })
             }
-            _ if wrong.contains(&number) => Ok(at(number, features())),
-            _ => Ok(at(number, text(number))),
+            _ if wrong.contains(&number) => Ok(numbered(number, features())),
+            _ => Ok(numbered(number, text(number))),
         });
         let input = InputSpec::default().counting(&Fields::Whole);
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
@@ -167,8 +167,8 @@ fn answers_come_in_order() {
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
-/// A panic while an answer is created ends the stream, even though there are always more documents.
-/// Earlier answers are delivered.
+/// A panic while an answer is created ends the stream, even though the documents never end. Earlier
+/// answers are delivered.
 #[test]
 fn a_panic_in_an_answer_is_an_error() {
     let classifier = trained(
@@ -223,19 +223,19 @@ impl Answers for FlushedAnswers {
     }
 }
 
-/// The source returns a document only after the previous one was answered.
+/// The source returns a document only after the previous document was answered.
 #[test]
 fn a_single_document_is_answered_immediately() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let (flushed, progress) = mpsc::channel();
-    let mut given = 0;
+    let mut sent = 0;
     let documents = std::iter::from_fn(move || {
-        if given > 0 {
+        if sent > 0 {
             let minute = std::time::Duration::from_mins(1);
-            assert_eq!(progress.recv_timeout(minute), Ok(given), "it was answered");
+            assert_eq!(progress.recv_timeout(minute), Ok(sent), "it was answered");
         }
-        given += 1;
-        (given <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))
+        sent += 1;
+        (sent <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))
     });
     let documents = Source::Documents(Box::new(documents));
     let mut answers = FlushedAnswers { flushed, count: 0 };
@@ -250,7 +250,7 @@ fn a_single_document_is_answered_immediately() {
 fn errors_end_a_stream_at_their_position() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let options = classifier.options();
-    // All documents from number `wrong` on have features instead of text.
+    // Document `wrong` and all later documents have features instead of text.
     let documents = |wrong: usize| {
         Source::Documents(Box::new((0..20_000).map(move |number| {
             // The preceding documents take longer, so other threads encounter later errors first.
@@ -291,7 +291,7 @@ impl Answers for BoundedAnswers {
     }
 }
 
-/// A classifier that many threads use gives the same predictions in all of them.
+/// A classifier shared between threads gives the same predictions in all of them.
 #[test]
 fn a_classifier_is_shared_between_threads() {
     let classifier = Arc::new(trained(

@@ -22,17 +22,17 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 #[expect(unsafe_code, reason = "implements an allocator")]
-// SAFETY: all calls go to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's guarantees are those that the system's allocator requires.
+        // SAFETY: the caller upholds the requirements of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's guarantees are those that the system's allocator requires.
+        // SAFETY: the caller upholds the requirements of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -66,7 +66,10 @@ impl Search for OversizedEngine {
 
 fn rows(count: usize) -> Arc<Csr> {
     let mut rows = CsrBuilder::default();
-    (0u8..8).cycle().take(count).for_each(|at| rows.push_row([(u32::from(at), f32::from(at + 1))]));
+    (0u8..8)
+        .cycle()
+        .take(count)
+        .for_each(|term| rows.push_row([(u32::from(term), f32::from(term + 1))]));
     Arc::new(rows.build(8))
 }
 
@@ -78,7 +81,7 @@ fn rows(count: usize) -> Arc<Csr> {
 fn an_unfiltered_search_costs_no_more_than_its_parts() {
     const ROWS: u32 = 2_000_000;
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-    let claiming: Vec<Arc<OversizedEngine>> = (0..4)
+    let oversized: Vec<Arc<OversizedEngine>> = (0..4)
         .map(|_| {
             let engine = Inverted::new(rows(10), threads.clone()).unwrap();
             Arc::new(OversizedEngine { rows: ROWS, engine, callers: Mutex::default() })
@@ -86,11 +89,11 @@ fn an_unfiltered_search_costs_no_more_than_its_parts() {
         .collect();
     let part = |engine: &Arc<OversizedEngine>| Arc::clone(engine) as Arc<dyn Search>;
     let maps = (0..).step_by(ROWS as usize).map(RowMap::From);
-    let shards = claiming.iter().map(part).zip(maps).map(|(engine, rows)| Part { engine, rows });
+    let shards = oversized.iter().map(part).zip(maps).map(|(engine, rows)| Part { engine, rows });
     let shards = Composite::new(shards.collect(), threads.clone()).unwrap();
     let segment = |engine: &Arc<OversizedEngine>| Segment { engine: part(engine), kept: None };
-    let segments = Composite::of_segments(claiming.iter().map(segment), threads.clone()).unwrap();
-    let concurrent = claiming.iter().map(segment);
+    let segments = Composite::of_segments(oversized.iter().map(segment), threads.clone()).unwrap();
+    let concurrent = oversized.iter().map(segment);
     let concurrent = Composite::of_segments(concurrent, threads.clone()).unwrap().concurrently();
     let k = NonZeroUsize::new(5).unwrap();
     for engine in [&shards, &segments, &concurrent] {
@@ -109,18 +112,22 @@ fn an_unfiltered_search_costs_no_more_than_its_parts() {
                 let count = ALLOCATIONS.load(Ordering::Relaxed) - count;
                 (count, BYTES.load(Ordering::Relaxed) - bytes)
             };
-            let (of_parts, bytes_of_parts) = cost_of(&*claiming[0], &mut NeighborLists::default());
+            let (part_allocations, part_bytes) =
+                cost_of(&*oversized[0], &mut NeighborLists::default());
             let (count, bytes) = cost_of(engine, &mut found);
             // At most two bytes per query, which is far less than one bit per row.
-            assert!(count <= 4 * of_parts + 200, "{count} allocations, 4 × {of_parts}");
-            assert!(bytes <= 4 * bytes_of_parts + 20_000, "{bytes} bytes, 4 × {bytes_of_parts}");
+            assert!(
+                count <= 4 * part_allocations + 200,
+                "{count} allocations, 4 × {part_allocations}"
+            );
+            assert!(bytes <= 4 * part_bytes + 20_000, "{bytes} bytes, 4 × {part_bytes}");
         }
         for _ in 0..20 {
             let queries = rows(1);
             let _ = engine.search(&Request::new(&*queries, k), &mut found).unwrap();
         }
     }
-    for engine in claiming {
+    for engine in oversized {
         // The calling thread, and the threads of `threads`.
         assert!(engine.callers.lock().unwrap().len() <= 3);
     }

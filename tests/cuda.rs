@@ -68,15 +68,15 @@ fn cuda(training: &Arc<Csr>, options: CudaOptions) -> Cuda {
     Cuda::new(Arc::clone(training), device, options, Threads::available().unwrap()).unwrap()
 }
 
-/// Whether every query must take the fast path.
+/// The path that queries must take.
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
     Fast,
     Any,
 }
 
-/// Guards the GPU memory. The test that allocates nearly all of it runs alone, because the searches
-/// of other tests would fall back.
+/// Guards the GPU memory. The test that allocates nearly all of it runs alone. Otherwise, the
+/// searches of other tests would fall back.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 /// Training rows and queries, and an engine that answers them correctly.
@@ -92,21 +92,21 @@ fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path:
     let _shared = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
     let mut lists = NeighborLists::default();
     let filters = Filters::new(training.rows(), queries.rows());
-    let most = NonZeroUsize::new(ks.iter().copied().max().unwrap()).unwrap();
-    let mut asked = Vec::new();
+    let max_k = NonZeroUsize::new(ks.iter().copied().max().unwrap()).unwrap();
+    let mut cases = Vec::new();
     for (number, allow) in filters.all().into_iter().enumerate() {
-        let all = answer(oracle, &Request::new(queries, most).among(allow), &mut lists).0;
+        let all = answer(oracle, &Request::new(queries, max_k).among(allow), &mut lists).0;
         for &k in ks {
             let request = Request::new(queries, NonZeroUsize::new(k).unwrap()).among(allow);
             // The k nearest neighbors are the first k of more neighbors.
             let first = |list: &Vec<(u32, u32)>| list[..list.len().min(k)].to_vec();
-            asked.push((request, number, all.iter().map(first).collect::<Bits>()));
+            cases.push((request, number, all.iter().map(first).collect::<Bits>()));
         }
     }
     for options in options {
         let engine = cuda(training, *options);
         let mut lists = NeighborLists::default();
-        for (request, filter, expected) in &asked {
+        for (request, filter, expected) in &cases {
             let k = request.k;
             let (found, report) = answer(&engine, request, &mut lists);
             let differs = found.iter().zip(expected).position(|(a, b)| a != b);
@@ -177,7 +177,7 @@ fn signed(x: u64) -> f32 {
     f32::from(i8::try_from(x % 7).unwrap() - 3) / 2.0
 }
 
-fn wild(x: u64) -> f32 {
+fn extreme(x: u64) -> f32 {
     let exponent = [-45, -30, -20, 0, 19, 37][usize::try_from(x / 64 % 6).unwrap()];
     (small_integer(x) + 0.5) * 10f32.powi(exponent)
 }
@@ -219,8 +219,8 @@ fn negative_weights_overflow_and_underflow() {
         let training = random(seed, 70, 12, 40, signed);
         agree(&training, &random(seed + 100, 15, 12, 40, signed), &[3, 100]);
         agree(&training, &random(seed + 200, 15, 12, 40, small_integer), &[3]);
-        let training = random(seed, 70, 12, 40, wild);
-        agree(&training, &random(seed + 300, 15, 12, 40, wild), &[1, 5, 100]);
+        let training = random(seed, 70, 12, 40, extreme);
+        agree(&training, &random(seed + 300, 15, 12, 40, extreme), &[1, 5, 100]);
         agree(&training, &random(seed + 400, 15, 12, 40, signed), &[5]);
     }
 }
@@ -266,17 +266,17 @@ fn long_queries_and_wide_vocabularies() {
     for length in [255, 256, 257, 600, 1_500, 8_192, 8_193] {
         agree(&training, &matrix(&long(length, 11), 100_000), &[1, 10]);
     }
-    // Terms that share a bit of a query's term table, which are 64 columns apart.
-    let apart = |rows: &Csr| {
-        let far = |columns: &[u32], weights: &[f32]| {
+    // Terms that are 64 columns apart share a bit of a query's term table.
+    let shift_all = |rows: &Csr| {
+        let shift = |columns: &[u32], weights: &[f32]| {
             columns.iter().map(|column| column + 2_000_000).zip(weights.iter().copied()).collect()
         };
-        let rows: Rows = rows.iter().map(|(columns, weights)| far(columns, weights)).collect();
+        let rows: Rows = rows.iter().map(|(columns, weights)| shift(columns, weights)).collect();
         matrix(&rows, 4_000_000)
     };
-    let training = apart(&random(7, 120, 400, 15, small_integer));
+    let training = shift_all(&random(7, 120, 400, 15, small_integer));
     for fill in [5, 50, 95] {
-        let queries = apart(&random(fill, 12, 400, fill, small_integer));
+        let queries = shift_all(&random(fill, 12, 400, fill, small_integer));
         let fused = CudaOptions::new(CudaEngine::Fused);
         let small = CudaOptions { small_batch: Some(0), ..fused };
         let oracle = exhaustive(&training);
@@ -308,7 +308,7 @@ fn a_corpus_in_tiles_parts_and_chunks() {
 }
 
 /// Compares all engines on 5,000 of the 781,265 queries, chosen at random, with typical values of
-/// k. Takes a minute.
+/// k. This takes a minute.
 #[test]
 #[ignore = "needs a GPU"]
 fn a_corpus_of_the_size_of_rcv1() {
@@ -396,11 +396,11 @@ fn several_gpus_answer_like_one() {
         *device = Device::open(info.ordinal).unwrap();
     }
     let mut lists = NeighborLists::default();
-    let mut asked = Vec::new();
+    let mut cases = Vec::new();
     for allow in filters.all() {
         for k in [1, 30, 5_000] {
             let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
-            asked.push((request, answer(&oracle, &request, &mut lists).0));
+            cases.push((request, answer(&oracle, &request, &mut lists).0));
         }
     }
     for gpus in 1..=3 {
@@ -410,7 +410,7 @@ fn several_gpus_answer_like_one() {
         for options in [fused, small, distributed] {
             let engine =
                 SeveralGpus::engine(&training, &devices[..gpus], options, &threads).unwrap();
-            for (request, expected) in &asked {
+            for (request, expected) in &cases {
                 let (found, report) = answer(&*engine, request, &mut lists);
                 assert!(found == *expected, "{gpus} GPUs, {options:?}, k = {}", request.k);
                 assert_eq!(report.fast + report.fell_back, queries.rows() as u64);
@@ -434,7 +434,7 @@ fn dense_vectors_on_a_gpu() {
         Vectors::new(dimension, values).unwrap()
     };
     let mut lists = NeighborLists::default();
-    for (rows, dimension, steps, most) in
+    for (rows, dimension, steps, max_fallbacks) in
         [(20_000, 40, 1_000, 0), (3_000, 3, 4, 300), (50, 8, 9, 300)]
     {
         let training = vectors(rows, dimension, steps);
@@ -463,7 +463,7 @@ fn dense_vectors_on_a_gpu() {
                 let (found, report) = answer(&gpu, &request, &mut lists);
                 assert!(found == expected, "{rows} x {dimension}, {metric:?}, k = {k}");
                 println!("{rows} x {dimension}, {metric:?}, k = {k}: {report:?}");
-                assert!(k > 1_000 || report.fell_back <= most, "{report:?}");
+                assert!(k > 1_000 || report.fell_back <= max_fallbacks, "{report:?}");
             }
         }
     }

@@ -48,7 +48,7 @@ fn prepared(rows: &Vectors, metric: Metric) -> Arc<Vectors> {
     Arc::new(Vectors::new(rows.dimension(), values).unwrap())
 }
 
-/// Searches all rows one by one.
+/// Returns the neighbors found by scanning all rows.
 fn oracle(
     rows: &Vectors,
     query: &[f32],
@@ -188,7 +188,11 @@ proptest! {
 
     /// A smaller distance never has a lower similarity. The collector relies on this.
     #[test]
-    fn similarities_fall(bits in 0u32..0x7180_0000, scale in 1e-30f64..1e30, metric in 0usize..3) {
+    fn similarities_decrease_with_distance(
+        bits in 0u32..0x7180_0000,
+        scale in 1e-30f64..1e30,
+        metric in 0usize..3,
+    ) {
         let kernel = Kernel { metric: METRICS[metric], scale };
         let distance = f32::from_bits(bits);
         let near = kernel.similarity(distance);
@@ -203,12 +207,12 @@ fn filters_of_many_queries() {
     let rows = fine(40, 2, 3);
     let values: Vec<f32> = (0..20_000).flat_map(|query| rows.row(query % 40).to_vec()).collect();
     let queries = Vectors::new(2, values).unwrap();
-    let itself: Vec<RowRange> = (0..20_000).map(|query| RowRange::one(query % 40)).collect();
+    let own_rows: Vec<RowRange> = (0..20_000).map(|query| RowRange::one(query % 40)).collect();
     let kernel = Kernel { metric: Metric::Euclidean, scale: 1.0 };
     let engine = Dense::new(Arc::new(rows.clone()), kernel, DenseIndex::Auto, threads(2)).unwrap();
     let stop = Stop::new();
     let request = Request::new(queries.view(), NonZeroUsize::MIN);
-    let request = request.among(Allow::all().except_range(&itself));
+    let request = request.among(Allow::all().except_range(&own_rows));
     for request in [request, request.until(&stop)] {
         let mut found = NeighborLists::default();
         let _ = engine.search(&request, &mut found).unwrap();

@@ -48,7 +48,7 @@ fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> RawPre
     }
 }
 
-/// Returns a prediction with these labels and scores.
+/// Returns a prediction with the given labels and scores.
 fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> RawPrediction {
     let scores = scores.iter().map(|&(label, score)| LabelScore { label, score }).collect();
     let neighbors = (0..).take(neighbors).map(|_| Neighbor { row: 0, similarity: 0.5 }).collect();
@@ -78,7 +78,7 @@ fn evaluated(decision: Decision, rows: &[(&[&str], RawPrediction, bool)]) -> Eva
 }
 
 fn close(found: f64, expected: f64) {
-    assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
+    assert!((found - expected).abs() < 1e-12, "{found}, expected {expected}");
 }
 
 #[test]

@@ -135,8 +135,8 @@ fn contributions_sum_to_the_similarity_with_every_weighting() {
     assert!(pairs > 10_000, "{pairs}");
 }
 
-/// Removing the five strongest supporting terms of a label lowers its score more than removing the
-/// five weakest.
+/// Removing the five terms that support a label most lowers its score more than removing the five
+/// terms that support it least.
 #[test]
 fn terms_that_support_a_label_matter() {
     let classifier = trained(TrainOptions::default(), &corpus(300, 3));
@@ -156,9 +156,9 @@ fn terms_that_support_a_label_matter() {
             score.map_or(0.0, |label| label.score)
         };
         let evidence = &best.evidence;
-        let some = 5.min(evidence.len() / 2);
-        strong += without(evidence[..some].iter().map(|part| term(part.term)).collect());
-        let last = &evidence[evidence.len() - some..];
+        let count = 5.min(evidence.len() / 2);
+        strong += without(evidence[..count].iter().map(|part| term(part.term)).collect());
+        let last = &evidence[evidence.len() - count..];
         weak += without(last.iter().map(|part| term(part.term)).collect());
     }
     assert!(strong < 0.9 * weak, "{strong} {weak}");
@@ -235,13 +235,16 @@ fn marks_are_at_the_terms() {
             let explanation = &explained(&classifier, std::slice::from_ref(&document))[0];
             let shared: Vec<_> =
                 explanation.neighbors.iter().flat_map(|near| near.terms.clone()).collect();
-            let pieces = marks(model, text, &shared);
-            assert_eq!(pieces.iter().map(|piece| piece.text).collect::<String>(), text);
-            for piece in pieces.iter().filter(|piece| piece.term.is_some()) {
-                assert!(piece.part.unwrap() > 0.0 && !piece.text.trim().is_empty(), "{piece:?}");
+            let segments = marks(model, text, &shared);
+            assert_eq!(segments.iter().map(|segment| segment.text).collect::<String>(), text);
+            for segment in segments.iter().filter(|segment| segment.term.is_some()) {
+                assert!(
+                    segment.part.unwrap() > 0.0 && !segment.text.trim().is_empty(),
+                    "{segment:?}"
+                );
             }
-            let marked = pieces.iter().filter(|piece| piece.term.is_some()).count();
-            assert!(marked > 0 || shared.is_empty(), "{text}: {pieces:?}");
+            let marked = segments.iter().filter(|segment| segment.term.is_some()).count();
+            assert!(marked > 0 || shared.is_empty(), "{text}: {segments:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that long work started by a worker of a thread pool finishes, even if the pool has no
-//! other thread.
+//! Tests that long-running work started by a worker of a thread pool finishes, even if the pool has
+//! no other thread.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -157,9 +157,10 @@ fn evaluating() {
             let classifier = train(&path, &pool);
             let evaluate = |_| {
                 let test = Box::new(open(&path, &pool).take(3_000));
-                let how = EvaluateOptions::default();
+                let settings = EvaluateOptions::default();
                 let options = classifier.options();
-                evaluate(&classifier, &options, Source::Documents(test), how, &|_| ()).unwrap();
+                evaluate(&classifier, &options, Source::Documents(test), settings, &|_| ())
+                    .unwrap();
             };
             pool.run(|| evaluate(0));
             pool.run(|| (0..2 * threads).into_par_iter().for_each(evaluate));

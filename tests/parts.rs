@@ -82,9 +82,9 @@ fn rows_of_parts_equal_the_whole() {
                     row += 1;
                 }
                 // The file contains the statistics.
-                let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
-                assert_eq!(again.settings().part_of, Some(248));
-                assert_eq!(again.document_terms(0), model.document_terms(0));
+                let reloaded = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+                assert_eq!(reloaded.settings().part_of, Some(248));
+                assert_eq!(reloaded.document_terms(0), model.document_terms(0));
             }
         }
     }

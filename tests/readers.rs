@@ -359,7 +359,7 @@ fn several_threads_read_like_one() {
     assert!(read > 1_000_000, "{read}");
 }
 
-/// The files of a folder, and several given files, are read concurrently, compressed or not.
+/// The files in a folder and several given files are read concurrently, whether compressed or not.
 #[test]
 fn threads_read_several_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -418,7 +418,7 @@ fn threads_read_several_files_in_order() {
     check(210 + 21_000 + 3_500, true);
 }
 
-/// Errors contain the first line of the record, for every type of line end.
+/// Errors contain the number of the record's first line, for every type of line ending.
 #[test]
 fn errors_name_the_line_of_csv_records() {
     for end in ["\n", "\r\n"] {
@@ -700,7 +700,7 @@ fn a_quote_that_never_ends() {
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));
 }
 
-/// Documents without an identifier get a number. An existing identifier is never replaced.
+/// Documents without an identifier are numbered. An existing identifier is never replaced.
 #[test]
 fn identifiers_and_numbers() {
     let lines = br#"{"id": "\u0000x", "text": ""}

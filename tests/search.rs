@@ -23,10 +23,11 @@ mod fixtures;
 
 use fixtures::{Bits, Filters, Rows, bits, matrix};
 
-/// Returns `PROPTEST_CASES` cases, or `few` by default.
-fn cases(few: u32) -> ProptestConfig {
-    let many = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(many.unwrap_or(few))
+/// Returns a configuration with `PROPTEST_CASES` cases, or with `default` cases if the variable is
+/// not set.
+fn cases(default: u32) -> ProptestConfig {
+    let configured = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(configured.unwrap_or(default))
 }
 
 /// Returns the pool with this number of threads. Pools are shared, because starting threads would
@@ -146,7 +147,7 @@ fn signed() -> impl Strategy<Value = f32> + Clone {
     prop_oneof![(-3i8..4).prop_map(f32::from), -1.0f32..1.0]
 }
 
-fn wild() -> impl Strategy<Value = f32> + Clone {
+fn extreme() -> impl Strategy<Value = f32> + Clone {
     let exponent = prop_oneof![Just(-45i32), Just(-30), Just(-20), Just(0), Just(19), Just(37)];
     (exponent, -9.0f32..9.0).prop_map(|(exponent, x)| x * 10f32.powi(exponent))
 }
@@ -176,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn overflow_and_underflow(t in rows(wild()), q in rows(wild()), k in 1usize..60) {
+    fn overflow_and_underflow(t in rows(extreme()), q in rows(extreme()), k in 1usize..60) {
         agree(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
     }
 
@@ -214,8 +215,8 @@ fn close_rows(seed: u64, count: usize) -> Rows {
         .collect()
 }
 
-/// Rows with negative weights. With many rows and few neighbors, the threshold is far above the
-/// error.
+/// With many rows and few neighbors, the threshold is far above the error, even if weights are
+/// negative.
 #[test]
 fn negative_weights_take_the_fast_path() {
     let signed: Rows = close_rows(3, 2_000)
@@ -523,10 +524,10 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
-/// Returns rows whose term frequencies resemble those of a language: about 1 / (t + 1) of the rows
+/// Returns rows with Zipf-distributed terms, as in natural language: about 1 / (t + 1) of the rows
 /// contain term t.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
-fn language(seed: u64, count: usize, terms: u32) -> Rows {
+fn zipf_rows(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
     let mut next = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let words = f64::from(terms).ln();
@@ -547,9 +548,9 @@ fn language(seed: u64, count: usize, terms: u32) -> Rows {
 #[test]
 fn batches_of_a_language() {
     const TERMS: u32 = 70_000;
-    let rows = language(1, 3_000, TERMS);
+    let rows = zipf_rows(1, 3_000, TERMS);
     let training = matrix(&rows, TERMS as usize);
-    let queries = matrix(&language(2, 150, TERMS), TERMS as usize);
+    let queries = matrix(&zipf_rows(2, 150, TERMS), TERMS as usize);
     for k in [1, 30, 600, 3_000] {
         agree_fast(&training, &queries, k).unwrap();
     }
@@ -562,10 +563,10 @@ fn batches_of_a_language() {
 /// Returns rows that share most of their words with other rows of their subject. The engine uses
 /// bounds only if a query has similar rows.
 fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
-    let subjects = language(5, subjects, terms);
-    let rows = language(6, count, terms);
-    let with_subject = |(at, row): (usize, &Vec<(u32, f32)>)| {
-        let subject = subjects[at % subjects.len()].iter();
+    let subjects = zipf_rows(5, subjects, terms);
+    let rows = zipf_rows(6, count, terms);
+    let with_subject = |(index, row): (usize, &Vec<(u32, f32)>)| {
+        let subject = subjects[index % subjects.len()].iter();
         let subject_terms = subject.filter(|(term, _)| !term.is_multiple_of(3));
         let all = subject_terms.chain(&row[..row.len() / 3]).copied();
         all.collect::<BTreeMap<_, _>>().into_iter().collect()
@@ -573,8 +574,8 @@ fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     rows.iter().enumerate().map(with_subject).collect()
 }
 
-/// Single queries, with rows of unit length and of other lengths. The neighbors may be all rows,
-/// all rows except the query itself, or few rows.
+/// Single queries, for rows of unit length and of other lengths. The filter allows all rows, all
+/// rows except the query itself, or a few rows.
 #[test]
 fn queries_of_a_language_one_at_a_time() {
     const TERMS: u32 = 20_000;
@@ -595,9 +596,9 @@ fn queries_of_a_language_one_at_a_time() {
             for (row, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
                 let query = matrix(&rows[row as usize..][..1].to_vec(), TERMS as usize);
                 let k = NonZeroUsize::new(k).unwrap();
-                let not_itself = [RowRange::one(row)];
+                let own_rows = [RowRange::one(row)];
                 let all = Allow::all();
-                for allow in [all, all.except_range(&not_itself), all.only(&few)] {
+                for allow in [all, all.except_range(&own_rows), all.only(&few)] {
                     let request = Request::new(&*query, k).among(allow);
                     let expected = answer(&exhaustive, &request).0;
                     assert_eq!(answer(&engine, &request).0, expected, "query {row}, k = {k}");
@@ -616,9 +617,9 @@ fn batches_of_a_language_by_bounds() {
     let training = matrix(&rows, TERMS as usize);
     let exhaustive = oracle(&training);
     let few = RowSet::from_fn(6_000, |row| row % 50 < 3);
-    let not_itself: Vec<RowRange> = (0..200).map(RowRange::one).collect();
+    let own_rows: Vec<RowRange> = (0..200).map(RowRange::one).collect();
     let all = Allow::all();
-    for allow in [all, all.except_range(&not_itself), all.only(&few)] {
+    for allow in [all, all.except_range(&own_rows), all.only(&few)] {
         for (block_rows, k) in [(120, 10), (120, 50), (300, 20), (750, 1)] {
             let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
             let expected = answer(&exhaustive, &request).0;
@@ -628,12 +629,12 @@ fn batches_of_a_language_by_bounds() {
     }
 }
 
-/// Queries with negative weights, for training rows without negative weights: in one request, and
-/// in several.
+/// Queries with negative weights, for training rows without negative weights, in one request and in
+/// several requests.
 #[test]
 fn negative_weights_of_queries_only() {
-    let training = matrix(&language(3, 2_000, 500), 500);
-    let mut rows = language(4, 60, 500);
+    let training = matrix(&zipf_rows(3, 2_000, 500), 500);
+    let mut rows = zipf_rows(4, 60, 500);
     agree_fast(&training, &matrix(&rows, 500), 10).unwrap();
     for row in rows.iter_mut().step_by(3) {
         row.iter_mut().step_by(4).for_each(|(_, weight)| *weight = -*weight);
@@ -648,8 +649,8 @@ fn negative_weights_of_queries_only() {
     assert_eq!(answer(&engine, &request).0, expected);
 }
 
-/// Long queries in a batch: the sums from postings and the sums from the dense head have errors of
-/// opposite signs.
+/// For long queries in a batch, the sums from postings and the sums from the dense head have errors
+/// of opposite signs.
 #[test]
 fn queries_longer_than_rows() {
     let mut rows: Rows = (0..64).map(|term| vec![(term, 1.0)]).collect();

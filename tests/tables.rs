@@ -36,10 +36,10 @@ fn table(table: TableOptions) -> ReadOptions {
 }
 
 fn columns(texts: &[&str], labels: &[&str]) -> ReadOptions {
-    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let to_strings = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     ReadOptions {
-        text_columns: owned(texts),
-        label_columns: owned(labels),
+        text_columns: to_strings(texts),
+        label_columns: to_strings(labels),
         ..ReadOptions::default()
     }
 }

@@ -64,7 +64,7 @@ pub struct Answer<'a> {
     /// The training documents that voted, best first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<NamedNeighbor<'a>>>,
-    /// The neighbors found by dense vectors, if `neighbors` were found by terms.
+    /// The neighbors found by dense vectors, if `neighbors` contains the neighbors found by terms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_vectors: Option<Vec<NamedNeighbor<'a>>>,
     /// The explanation of the prediction.
@@ -83,20 +83,21 @@ impl<'a> Answer<'a> {
         prediction: &RawPrediction,
         extras: Extras<'_>,
     ) -> Self {
-        let near = |neighbors: &[Neighbor]| {
-            let near = |&neighbor: &Neighbor| {
+        let named_neighbors = |neighbors: &[Neighbor]| {
+            let named_neighbor = |&neighbor: &Neighbor| {
                 let named = NamedNeighbor::new(model, neighbor);
                 let vote_weights = extras.learned.map(|votes| {
-                    let of_labels = votes.of(neighbor.row);
-                    let weights = of_labels.map(|of| (model.label_name(of.label), of.weight));
+                    let weights = votes.of(neighbor.row);
+                    let weights =
+                        weights.map(|entry| (model.label_name(entry.label), entry.weight));
                     weights.filter(|(_, weight)| *weight != 0.0).collect()
                 });
                 NamedNeighbor { vote_weights, text: named.text.filter(|_| extras.texts), ..named }
             };
-            neighbors.iter().map(near).collect()
+            neighbors.iter().map(named_neighbor).collect()
         };
-        let neighbors = extras.neighbors.then(|| near(&prediction.neighbors));
-        let by_vectors = extras.neighbors && !prediction.by_vectors.is_empty();
+        let neighbors = extras.neighbors.then(|| named_neighbors(&prediction.neighbors));
+        let has_by_vectors = extras.neighbors && !prediction.by_vectors.is_empty();
         Self {
             id,
             labels: prediction.label_names(model),
@@ -106,7 +107,7 @@ impl<'a> Answer<'a> {
             reason: prediction.reason.map(Reason::name),
             scores: extras.scores.map(|max| prediction.scored_labels(model).take(max).collect()),
             neighbors,
-            by_vectors: by_vectors.then(|| near(&prediction.by_vectors)),
+            by_vectors: has_by_vectors.then(|| named_neighbors(&prediction.by_vectors)),
             explanation: None,
         }
     }

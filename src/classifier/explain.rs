@@ -61,7 +61,7 @@ pub struct Explanation {
     pub abstention: Option<ConfidenceLimit>,
 }
 
-/// A neighbor, its vote, and the terms that make it similar.
+/// A neighbor, its vote, and the terms that it shares with the document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExplainedNeighbor {
     /// The row of the training document.
@@ -125,10 +125,11 @@ pub struct ExplainedPrototype {
 /// Classifies documents and explains each prediction.
 ///
 /// A neighbor's vote is divided among the terms that it shares with the document, in proportion to
-/// their contributions to the similarity. A term's evidence for a label is its share of the votes
-/// of the neighbors with the label, minus the expected share. The expected share is the term's
-/// share of all votes times the label's share of the training documents. A term opposes a label if
-/// the neighbors with the term have the label less often than the training documents do.
+/// their contributions to the similarity. A term's evidence for a label is its observed share of
+/// the votes minus its expected share. The observed share counts only the votes of neighbors that
+/// have the label. The expected share is the term's share of all votes times the label's share of
+/// the training documents. A term opposes a label if the neighbors with the term have the label
+/// less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
 /// documents. This holds if votes have no weights per label and all neighbors were found by terms.
@@ -168,12 +169,12 @@ pub fn explain_until(
         let (terms, weights) = row(&rows, query);
         let query_row = TermRow { terms, weights };
         let voters = found.get(query).first(options.k.get());
-        let neighbors = neighbors(model, voters, options, query_row);
-        let mut labels = labels(model, &prediction, &neighbors, &options.decision);
+        let neighbors = explain_neighbors(model, voters, options, query_row);
+        let mut labels = explain_labels(model, &prediction, &neighbors, &options.decision);
         add_prototypes(model, options, query_row, &mut labels);
         explanations.push(Explanation {
             prediction,
-            unknown: unknown(model, &document.content),
+            unknown: unknown_terms(model, &document.content),
             neighbors,
             labels,
             decision: options.decision.clone(),
@@ -184,7 +185,7 @@ pub fn explain_until(
 }
 
 /// Returns the terms of a text that are not in the vocabulary, without repetitions, in text order.
-fn unknown(model: &Model, content: &Content) -> Vec<String> {
+fn unknown_terms(model: &Model, content: &Content) -> Vec<String> {
     let Some(analyzer) = model.analyzer() else { return Vec::new() };
     let texts: &[String] = match content {
         Content::Text(text) => std::slice::from_ref(text),
@@ -226,7 +227,7 @@ impl TermRow<'_> {
     }
 }
 
-fn neighbors(
+fn explain_neighbors(
     model: &Model,
     voters: Voters<'_>,
     options: &ClassifyOptions,
@@ -237,13 +238,13 @@ fn neighbors(
     let mut all = Vec::new();
     for (list, (neighbors, share)) in voters.lists().into_iter().enumerate() {
         let by_vector = list == 1 || only_vectors;
-        let shares = votes(neighbors, options.vote.weight, &training);
+        let shares = vote_shares(neighbors, options.vote.weight, &training);
         all.extend(neighbors.iter().zip(shares).map(|(neighbor, vote)| {
             let terms = if by_vector {
                 Vec::new()
             } else {
                 let (terms, weights) = model.document_terms(neighbor.row);
-                by_contribution(query.products(TermRow { terms, weights }))
+                sort_by_contribution(query.products(TermRow { terms, weights }))
             };
             ExplainedNeighbor {
                 row: neighbor.row,
@@ -258,7 +259,11 @@ fn neighbors(
 }
 
 /// Returns each neighbor's share of the votes of its list.
-fn votes(neighbors: &[Neighbor], weight: VoteWeight, training: &TrainingLabels<'_>) -> Vec<f64> {
+fn vote_shares(
+    neighbors: &[Neighbor],
+    weight: VoteWeight,
+    training: &TrainingLabels<'_>,
+) -> Vec<f64> {
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let vote = |(rank, neighbor): (usize, &Neighbor)| {
         let document_weight = f64::from(training.weights[neighbor.row as usize]);
@@ -270,13 +275,13 @@ fn votes(neighbors: &[Neighbor], weight: VoteWeight, training: &TrainingLabels<'
 }
 
 /// Sorts terms by decreasing contribution.
-fn by_contribution(mut contributions: Vec<TermContribution>) -> Vec<TermContribution> {
+fn sort_by_contribution(mut contributions: Vec<TermContribution>) -> Vec<TermContribution> {
     contributions
         .sort_by(|a, b| b.contribution.total_cmp(&a.contribution).then(a.term.cmp(&b.term)));
     contributions
 }
 
-fn labels(
+fn explain_labels(
     model: &Model,
     prediction: &RawPrediction,
     neighbors: &[ExplainedNeighbor],
@@ -300,10 +305,10 @@ fn threshold(decision: &Decision, found: &LabelScore, rank: usize) -> Option<f64
     match decision {
         Decision::Multi { threshold, .. } => Some(*threshold),
         Decision::PerLabel { rule, thresholds, .. } => {
-            let own = thresholds.get(found.label as usize).copied().flatten();
+            let threshold = thresholds.get(found.label as usize).copied().flatten();
             // If the rule uses the rank, convert its threshold to the score that a label at this
             // rank needs.
-            own.map(|own| own - rule.value(found.score, rank) + found.score)
+            threshold.map(|threshold| threshold - rule.value(found.score, rank) + found.score)
         }
         _ => None,
     }
@@ -329,7 +334,7 @@ fn evidence(
                 beyond_chance * vote_per_similarity * term.contribution;
         }
     }
-    by_contribution(
+    sort_by_contribution(
         evidence
             .into_iter()
             .map(|(term, contribution)| TermContribution { term, contribution })
@@ -359,7 +364,7 @@ fn add_prototypes(
                 score: score.into(),
                 share,
                 constant,
-                terms: by_contribution(terms),
+                terms: sort_by_contribution(terms),
             }
         });
     }

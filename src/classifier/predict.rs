@@ -42,8 +42,8 @@ impl Classifier {
     /// contain label numbers. [`RawPrediction::named`] replaces them with names.
     ///
     /// # Errors
-    /// Fails if a document has features but the model needs text, or vice versa; or if the search
-    /// fails.
+    /// Fails if a document has features but the model needs text, or vice versa. Also fails if the
+    /// search fails.
     pub fn predict_documents(
         &self,
         documents: &[Document],

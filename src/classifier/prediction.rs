@@ -28,7 +28,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the name of the reason, as in the output.
+    /// Returns the name of the reason, as used in the output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKnownTerm => "no-known-term",
@@ -47,8 +47,8 @@ pub struct Prediction<'a> {
     pub labels: Vec<&'a str>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<ScoredLabel<'a>>,
-    /// The expected share of correct labels among the predicted or withheld labels. 0 without
-    /// labels; `None` if the model is not calibrated.
+    /// The expected share of correct labels among the predicted or withheld labels. This is 0
+    /// without labels, and `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
     /// terms, otherwise by dense vectors.
@@ -116,8 +116,8 @@ pub struct RawPrediction {
     /// The probabilities of the labels in `scores`, or of the first of them, as
     /// [requested](ClassifyOptions::probabilities). Empty if the model is not calibrated.
     pub probabilities: Vec<f64>,
-    /// The expected share of correct labels among the predicted or withheld labels. 0 without
-    /// labels; `None` if the model is not calibrated.
+    /// The expected share of correct labels among the predicted or withheld labels. This is 0
+    /// without labels, and `None` if the model is not calibrated.
     pub confidence: Option<f64>,
     /// The training documents that voted, best first: found by terms if the model searches
     /// terms, otherwise by dense vectors.
@@ -141,7 +141,7 @@ impl RawPrediction {
             labels: self.label_names(model),
             scores: self.scored_labels(model).collect(),
             confidence: self.confidence,
-            neighbors: self.neighbors.iter().map(|&one| NamedNeighbor::new(model, one)).collect(),
+            neighbors: self.neighbors.iter().map(|&near| NamedNeighbor::new(model, near)).collect(),
             reason: self.reason,
         }
     }
@@ -154,21 +154,22 @@ impl RawPrediction {
         &self,
         model: &'a Model,
     ) -> impl Iterator<Item = ScoredLabel<'a>> {
-        self.scores.iter().enumerate().map(|(at, found)| ScoredLabel {
+        self.scores.iter().enumerate().map(|(rank, found)| ScoredLabel {
             label: model.label_name(found.label),
             score: found.score,
-            probability: self.probabilities.get(at).copied(),
+            probability: self.probabilities.get(rank).copied(),
         })
     }
 }
 
-/// The labels that get probabilities.
+/// The labels for which probabilities are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Probabilities {
     /// All labels with a vote.
     #[default]
     All,
-    /// The labels up to the last predicted label, and at least the first label; faster than all.
+    /// The labels up to the last predicted label, and at least the first label. This is faster than
+    /// `All`.
     Predicted,
 }
 
@@ -181,14 +182,14 @@ pub struct ClassifyOptions {
     pub vote: Vote,
     /// The rule that chooses labels.
     pub decision: Decision,
-    /// The confidence limit below which the classifier abstains; `None`: never abstain.
+    /// The confidence limit below which the classifier abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The novelty limit above which a document is rejected; `None`: never reject.
+    /// The novelty limit above which a document is rejected; `None` if none is rejected.
     pub novelty: Option<NoveltyLimit>,
     /// The share of the votes that goes to neighbors found by dense vectors: 0 for a model without
     /// vectors, 1 for a model without terms.
     pub dense_share: f64,
-    /// The labels that get probabilities, if the model is calibrated.
+    /// The labels for which probabilities are computed, if the model is calibrated.
     pub probabilities: Probabilities,
 }
 

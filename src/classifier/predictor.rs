@@ -52,18 +52,18 @@ impl<'a> Predictor<'a> {
         let model = &classifier.model;
         let settings = model.settings();
         // The novelty limit applies only to the neighbors with which it was learned.
-        let same_neighbors = options.k == settings.k
+        let has_same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
         // The calibration applies only to the neighbors and the vote with which it was learned.
-        let same_votes = options.vote == settings.vote && same_neighbors;
+        let has_same_votes = options.vote == settings.vote && has_same_neighbors;
         // Without terms, a projected vector is zero.
-        let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
-        let novelty = options.novelty.filter(|_| same_neighbors);
-        let mut own = Self {
+        let is_projected = model.dense().is_some_and(|dense| dense.projection().is_some());
+        let novelty = options.novelty.filter(|_| has_same_neighbors);
+        let mut predictor = Self {
             factors: model.training_labels().factors(options.vote),
-            calibration: model.calibration().filter(|_| same_votes),
+            calibration: model.calibration().filter(|_| has_same_votes),
             max_novelty_score: novelty.and_then(|limit| limit.max_score),
-            needs_terms: model.has_terms() && (derived || options.dense_share < 1.0),
+            needs_terms: model.has_terms() && (is_projected || options.dense_share < 1.0),
             decided: None,
             classifier,
             vectors,
@@ -74,15 +74,15 @@ impl<'a> Predictor<'a> {
             let voted =
                 (0..neighbors.len()).into_par_iter().with_min_len(MIN_DOCUMENTS).map(|document| {
                     let mut outcome = Outcome::default();
-                    own.vote(document, &mut outcome);
+                    predictor.vote(document, &mut outcome);
                     outcome
                 });
             let outcomes: Vec<Outcome> = voted.collect();
             let scores: Vec<_> = outcomes.iter().map(|outcome| &*outcome.scores).collect();
             let labels = decide_batch(&scores, &options.decision);
-            own.decided = Some(outcomes.into_iter().zip(labels).collect());
+            predictor.decided = Some(outcomes.into_iter().zip(labels).collect());
         }
-        own
+        predictor
     }
 
     /// Predicts the labels of all documents on the caller's thread pool.
@@ -114,14 +114,14 @@ impl<'a> Predictor<'a> {
             self.vote(document, &mut outcome);
             prediction.labels = decide(&outcome.scores, &self.options.decision);
         }
-        self.answer(document, &outcome, prediction);
+        self.finish(document, &outcome, prediction);
         *supporters = outcome.supporters;
         prediction.scores = outcome.scores;
     }
 
-    /// Decides whether a document gets the labels that its votes chose, and computes the confidence
-    /// in them.
-    fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut RawPrediction) {
+    /// Completes a prediction: computes its probabilities and confidence, and removes its labels if
+    /// the model abstains.
+    fn finish(&self, document: usize, outcome: &Outcome, prediction: &mut RawPrediction) {
         let Outcome { scores, supporters } = outcome;
         let labels = &mut prediction.labels;
         let training = self.classifier.model.training_labels();
@@ -130,7 +130,7 @@ impl<'a> Predictor<'a> {
         let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
         prediction.probabilities.clear();
         prediction.confidence = self.calibration.map(|calibration| {
-            let first = self.probabilities(scores, labels);
+            let first = self.probability_count(scores, labels);
             let counted = Votes { scores, supporters, voters, unknown };
             calibration.probabilities(counted, first, &training, &mut prediction.probabilities);
             confidence(labels, scores, &prediction.probabilities)
@@ -145,7 +145,7 @@ impl<'a> Predictor<'a> {
                 labels.clear();
                 Some(Reason::OutOfDistribution)
             }
-            // An answer without labels cannot be withheld.
+            // Abstaining from an answer without labels has no effect.
             () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
                 Some(Reason::LowConfidence)
@@ -177,7 +177,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Returns the number of labels that get probabilities.
-    fn probabilities(&self, scores: &[LabelScore], given: &[u32]) -> usize {
+    fn probability_count(&self, scores: &[LabelScore], given: &[u32]) -> usize {
         match self.options.probabilities {
             Probabilities::All => scores.len(),
             Probabilities::Predicted => {
@@ -239,7 +239,7 @@ impl<'a> Predictor<'a> {
         self.neighbors.get(document).first(self.options.k.get())
     }
 
-    /// Scores labels by votes, and by label prototypes if they have a share in the scores.
+    /// Scores labels by votes, and by label prototypes if they contribute to the scores.
     fn vote(&self, document: usize, outcome: &mut Outcome) {
         let model = &self.classifier.model;
         let vote = self.options.vote;
@@ -256,7 +256,7 @@ impl<'a> Predictor<'a> {
         if let Some(prototypes) = prototypes.filter(|_| !outcome.scores.is_empty()) {
             let rows = self.vectors.rows.view();
             let (terms, weights) = row(&rows, document);
-            prototypes.join(terms, weights, vote.prototypes, &mut outcome.scores);
+            prototypes.mix_into(terms, weights, vote.prototypes, &mut outcome.scores);
             // The order of the scores has changed.
             outcome.supporters.clear();
         }

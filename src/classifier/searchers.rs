@@ -12,9 +12,9 @@ use crate::threads::Threads;
 /// The neighbors of a batch of documents. The memory can be reused for the next batch.
 #[derive(Debug, Clone, Default)]
 pub struct FoundNeighbors {
-    /// The neighbors found by terms. Has no lists if only dense vectors were searched.
+    /// The neighbors found by terms. There are no lists if only dense vectors were searched.
     pub terms: NeighborLists,
-    /// The neighbors found by dense vectors. Has no lists if only terms were searched.
+    /// The neighbors found by dense vectors. There are no lists if only terms were searched.
     pub vectors: NeighborLists,
     /// The share of the votes that goes to neighbors found by dense vectors.
     pub(super) dense_share: f64,
@@ -36,9 +36,9 @@ impl FoundNeighbors {
     /// # Panics
     /// Panics if there is no such document.
     pub fn get(&self, document: usize) -> Voters<'_> {
-        let list = |lists: &'_ NeighborLists| !lists.is_empty() && document < lists.len();
-        let terms = if list(&self.terms) { self.terms.get(document) } else { &[] };
-        let vectors = if list(&self.vectors) { self.vectors.get(document) } else { &[] };
+        let has_list = |lists: &'_ NeighborLists| !lists.is_empty() && document < lists.len();
+        let terms = if has_list(&self.terms) { self.terms.get(document) } else { &[] };
+        let vectors = if has_list(&self.vectors) { self.vectors.get(document) } else { &[] };
         Voters::both(terms, vectors, self.dense_share)
     }
 
@@ -181,19 +181,20 @@ impl Classifier {
         found: &mut FoundNeighbors,
     ) -> Result<Report, SearchError> {
         let share = options.dense_share;
-        let lacking =
+        let missing_engine =
             |what| SearchError::Index(format!("this classifier has no engine for {what}"));
         found.terms.clear();
         found.vectors.clear();
         found.dense_share = share;
         if share < 1.0 {
-            let engine = self.searchers.terms.as_ref().ok_or_else(|| lacking("terms"))?;
+            let engine = self.searchers.terms.as_ref().ok_or_else(|| missing_engine("terms"))?;
             let request = Request::new(&vectors.rows, options.k).until(stop);
             let _ = engine.search(&request, &mut found.terms)?;
         }
         if share > 0.0 {
-            let engine = self.searchers.vectors.as_ref().ok_or_else(|| lacking("vectors"))?;
-            let dense = vectors.dense.as_ref().ok_or_else(|| lacking("vectors"))?;
+            let engine =
+                self.searchers.vectors.as_ref().ok_or_else(|| missing_engine("vectors"))?;
+            let dense = vectors.dense.as_ref().ok_or_else(|| missing_engine("vectors"))?;
             let request = Request::new(dense.view(), options.k).until(stop);
             let searched = engine.search(&request, &mut found.vectors);
             let _ = searched.inspect_err(|_| found.terms.clear())?;
@@ -206,8 +207,8 @@ impl Classifier {
         if self.ancestors.is_empty() {
             return;
         }
-        for at in 0..labels.len() {
-            for &ancestor in &self.ancestors[labels[at] as usize] {
+        for index in 0..labels.len() {
+            for &ancestor in &self.ancestors[labels[index] as usize] {
                 if !labels.contains(&ancestor) {
                     labels.push(ancestor);
                 }

@@ -22,8 +22,8 @@ pub struct Additions {
     pub terms: Vec<TermUse>,
 }
 
-/// Number of neighbors to search for the best neighbor that is not an earlier version of the
-/// document.
+/// Number of neighbors searched for each document, to find the best one that is not an earlier
+/// version of the document.
 const BEST_NEIGHBOR_CANDIDATES: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
 
 impl Classifier {
@@ -42,23 +42,22 @@ impl Classifier {
             let mut found = FoundNeighbors::default();
             let _ = self.neighbors(&queries, &options, &mut found)?;
             let best = |(voters, document): (Voters<'_>, &Document)| {
-                // An earlier version of the document does not count.
+                // Skip an earlier version of the document.
                 let ids = model.ids();
-                let same = voters.ranked().map(|(_, _, near)| near.row);
-                let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
-                let same = same.next();
-                voters.best_similarity_where(&|row| Some(row) != same)
+                let mut rows = voters.ranked().map(|(_, _, near)| near.row);
+                let earlier = rows.find(|&row| ids.get(row as usize) == Some(&document.id));
+                voters.best_similarity_where(&|row| Some(row) != earlier)
             };
             found.iter().zip(documents).map(best).collect()
         } else {
             Vec::new()
         };
-        let angular = model.dense().is_some_and(|dense| dense.spec().metric == Metric::Angular);
+        let is_angular = model.dense().is_some_and(|dense| dense.spec().metric == Metric::Angular);
         let change = |(number, document): (usize, &Document)| {
             let (terms, weights) = row(&vectors.rows.view(), number);
             let vector = vectors.dense.as_ref().map(|dense| {
                 let mut vector = dense.row(number).to_vec();
-                if angular {
+                if is_angular {
                     normalize(&mut vector);
                 }
                 vector
@@ -118,39 +117,37 @@ impl UpdatableEngines {
             let mut known = std::mem::take(&mut self.terms);
             let mut segments = Vec::new();
             for (rows, live) in collection.term_segments() {
-                let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, rows));
-                let engine = match there {
-                    Some(at) => known.swap_remove(at).1,
+                let position = known.iter().position(|(other, _)| Arc::ptr_eq(other, rows));
+                let engine = match position {
+                    Some(position) => known.swap_remove(position).1,
                     None => self.engines.engine(rows)?,
                 };
                 self.terms.push((Arc::clone(rows), Arc::clone(&engine)));
                 segments.push(Segment { engine, kept: live });
             }
-            composite(segments, self.engines.threads())
+            combine(segments, self.engines.threads())
         });
         let vectors = (dense_share > 0.0 && model.dense().is_some()).then(|| {
             let mut known = std::mem::take(&mut self.vectors);
             let mut segments = Vec::new();
             for (part, live) in collection.dense_segments() {
-                let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, part.vectors()));
-                let engine = match there {
-                    Some(at) => known.swap_remove(at).1,
+                let position =
+                    known.iter().position(|(other, _)| Arc::ptr_eq(other, part.vectors()));
+                let engine = match position {
+                    Some(position) => known.swap_remove(position).1,
                     None => self.engines.dense(&part)?,
                 };
                 self.vectors.push((Arc::clone(part.vectors()), Arc::clone(&engine)));
                 segments.push(Segment { engine, kept: live });
             }
-            composite(segments, self.engines.threads())
+            combine(segments, self.engines.threads())
         });
         Ok(Searchers { terms: terms.transpose()?, vectors: vectors.transpose()? })
     }
 }
 
 /// Combines the engines of segments.
-fn composite(
-    mut segments: Vec<Segment>,
-    threads: &Threads,
-) -> Result<Arc<dyn Search>, SearchError> {
+fn combine(mut segments: Vec<Segment>, threads: &Threads) -> Result<Arc<dyn Search>, SearchError> {
     if let [Segment { kept: None, .. }] = segments.as_slice() {
         return Ok(segments.remove(0).engine);
     }

@@ -28,8 +28,8 @@ impl Classifier {
     /// Converts documents to query rows.
     ///
     /// # Errors
-    /// Fails if a document has features but the model needs text, or vice versa; or if a document
-    /// lacks a dense vector of the model's dimension.
+    /// Fails if a document has features but the model needs text, or vice versa. Also fails if a
+    /// document lacks a dense vector of the model's dimension.
     ///
     /// # Panics
     /// Never panics: every document gets a vector.
@@ -51,16 +51,16 @@ impl Classifier {
         side: Side,
     ) -> Result<DocumentVectors, CorpusError> {
         let per_thread = documents.len().div_ceil(self.threads.count()).max(1);
-        let parts: Vec<QueryRows> = self.threads.run(|| {
+        let chunks: Vec<QueryRows> = self.threads.run(|| {
             documents
                 .par_chunks(per_thread)
-                .map(|part| self.vectorize_part(part, side))
+                .map(|chunk| self.vectorize_chunk(chunk, side))
                 .collect::<Result<_, _>>()
         })?;
-        let mut matrices = Vec::with_capacity(parts.len());
+        let mut matrices = Vec::with_capacity(chunks.len());
         let mut terms = Vec::with_capacity(documents.len());
-        let mut values = Vec::with_capacity(parts.iter().map(|part| part.dense.len()).sum());
-        for QueryRows { rows, terms: uses, dense } in parts {
+        let mut values = Vec::with_capacity(chunks.iter().map(|chunk| chunk.dense.len()).sum());
+        for QueryRows { rows, terms: uses, dense } in chunks {
             matrices.push(rows);
             terms.extend(uses);
             values.extend(dense);
@@ -72,7 +72,11 @@ impl Classifier {
         Ok(DocumentVectors { rows, terms, dense })
     }
 
-    fn vectorize_part(&self, documents: &[Document], side: Side) -> Result<QueryRows, CorpusError> {
+    fn vectorize_chunk(
+        &self,
+        documents: &[Document],
+        side: Side,
+    ) -> Result<QueryRows, CorpusError> {
         let vocabulary = self.model.vocabulary();
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
@@ -92,14 +96,16 @@ impl Classifier {
             {
                 let dimension = part.vectors().dimension();
                 let first_column = self.model.first_column();
-                let votes = self.model.settings().dense_share > 0.0;
+                let vectors_vote = self.model.settings().dense_share > 0.0;
                 match given_vector(document, dimension, first_column, &mut dense) {
                     // A vector may be missing if vectors do not vote.
-                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + dimension, 0.0),
+                    Err(Problem::NoVector) if !vectors_vote => {
+                        dense.resize(dense.len() + dimension, 0.0);
+                    }
                     given => given.map_err(at)?,
                 }
             }
-            let of_document = match (&self.analyzer, &document.content) {
+            let term_use = match (&self.analyzer, &document.content) {
                 _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
                 (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
                     fielded.clear();
@@ -126,7 +132,7 @@ impl Classifier {
                     expected: "the model was trained on features",
                 }),
             };
-            used_terms.push(of_document.map_err(at)?);
+            used_terms.push(term_use.map_err(at)?);
             terms.clear();
             terms.extend(entries.iter().map(|&(term, _)| term));
             values.clear();

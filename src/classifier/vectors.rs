@@ -57,7 +57,7 @@ use crate::text::corpus::{Document, check_vector};
 
 const VERSION: u32 = 1;
 /// Maximum number of bytes from the start of a file to the end of the format's name.
-const FORMAT_WITHIN: usize = 67;
+const FORMAT_NAME_END: usize = 67;
 const FORMAT: container::Format = container::Format {
     what: "a vectors file",
     key: FILE_KEY,
@@ -70,7 +70,7 @@ const FORMAT: container::Format = container::Format {
 struct Header {
     format: String,
     version: u32,
-    /// The fingerprint of the model's vocabulary and weighting.
+    /// The fingerprint of the model.
     model: String,
     /// The number of columns of the rows.
     terms: u64,
@@ -295,24 +295,24 @@ pub struct StoredVectors {
 }
 
 impl StoredVectors {
-    /// Whether there is a vectors file at `path`, valid or not. Files that are not regular are not
-    /// opened, because a pipe can be read only once.
+    /// Whether the file at `path` is a vectors file, valid or not. Only regular files are opened,
+    /// because a pipe can be read only once.
     pub fn is_at(path: &Path) -> bool {
-        const BEGIN: u64 = 4_096;
+        const PREFIX_SIZE: u64 = 4_096;
         if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return false;
         }
-        let mut begin = Vec::new();
+        let mut prefix = Vec::new();
         let opened = std::fs::File::open(path);
-        let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
-        // Check the length of the JSON header and how it begins, because no text begins this way. A
-        // file truncated before the name of its format also counts.
-        let header = begin.get(4..begin.len().min(9)).unwrap_or_default();
+        let read = opened.and_then(|file| file.take(PREFIX_SIZE).read_to_end(&mut prefix));
+        // Check the four high bytes of the header's length and the first byte of the header. No
+        // text begins like this. A file truncated before the name of its format is accepted.
+        let header = prefix.get(4..prefix.len().min(9)).unwrap_or_default();
         read.is_ok()
             && !header.is_empty()
             && b"\0\0\0\0{".starts_with(header)
-            && (begin.len() < FORMAT_WITHIN
-                || begin.windows(FORMAT.name.len()).any(|some| some == FORMAT.name.as_bytes()))
+            && (prefix.len() < FORMAT_NAME_END
+                || prefix.windows(FORMAT.name.len()).any(|window| window == FORMAT.name.as_bytes()))
     }
 
     /// Opens a vectors file made with this model and validates it completely.
@@ -411,23 +411,24 @@ impl StoredVectors {
             let bytes = bytemuck::cast_slice(dense.values());
             check_checksum(name, bytes, header.checksums.get(name))?;
             if dense.rows() != self.ids.len() {
-                return Err(invalid(name, "not exactly one vector per document"));
+                return Err(invalid(name, "there is not exactly one vector per document"));
             }
             if check_vector(dense.values()).is_err() {
-                return Err(invalid(name, "a value is not from -1e30 to 1e30"));
+                return Err(invalid(name, "a value is not between -1e30 and 1e30"));
             }
         }
         let documents = self.ids.len();
-        let rises = |array: &Array<u64>, end: usize| {
+        let is_valid_indptr = |array: &Array<u64>, end: usize| {
             array.len() == documents + 1
                 && array.first() == Some(&0)
                 && array.last() == Some(&(end as u64))
                 && array.is_sorted()
         };
-        if !rises(&self.indptr, self.indices.len()) || self.data.len() != self.indices.len() {
+        let entries = self.indices.len();
+        if !is_valid_indptr(&self.indptr, entries) || self.data.len() != entries {
             return Err(invalid(array_names::ROW_BOUNDS, "the pointers do not match the rows"));
         }
-        if !rises(&self.label_indptr, self.label_indices.len()) {
+        if !is_valid_indptr(&self.label_indptr, self.label_indices.len()) {
             return Err(invalid(array_names::LABEL_BOUNDS, "the pointers do not match the labels"));
         }
         if self.known.len() != documents || self.unknown.len() != documents {
@@ -452,16 +453,16 @@ impl StoredVectors {
             return Err(invalid(array_names::ROW_WEIGHTS, "a weight is not finite"));
         }
         for bounds in self.label_indptr.windows(2) {
-            let own = &self.label_indices[range(bounds[0], bounds[1])];
-            if (1..own.len()).any(|at| own[..at].contains(&own[at])) {
+            let labels = &self.label_indices[range(bounds[0], bounds[1])];
+            if (1..labels.len()).any(|index| labels[..index].contains(&labels[index])) {
                 return Err(invalid(array_names::LABEL_NUMBERS, "a document has a label twice"));
             }
         }
         let rows = self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1]));
         for row in rows {
             let columns = &self.indices[row];
-            let rise = columns.is_sorted_by(|a, b| a < b);
-            if !rise || columns.last().is_some_and(|&last| last as usize >= self.columns) {
+            let is_sorted = columns.is_sorted_by(|a, b| a < b);
+            if !is_sorted || columns.last().is_some_and(|&last| last as usize >= self.columns) {
                 return Err(invalid(
                     array_names::ROW_TERMS,
                     "columns are out of order, repeated or too large",
@@ -494,7 +495,7 @@ impl StoredVectors {
         let bounds = &self.indptr[documents.start..=documents.end];
         let start = bounds[0];
         let end = bounds[documents.len()];
-        let indptr: Vec<u64> = bounds.iter().map(|at| at - start).collect();
+        let indptr: Vec<u64> = bounds.iter().map(|offset| offset - start).collect();
         let entries = range(start, end);
         let rows: Csr = csr(
             self.columns,
@@ -515,11 +516,11 @@ impl StoredVectors {
             Vectors::new(size, values).expect("whole vectors")
         });
         let labeled = documents.map(|document| {
-            let own = range(self.label_indptr[document], self.label_indptr[document + 1]);
+            let labels = range(self.label_indptr[document], self.label_indptr[document + 1]);
             let name = |&label: &u32| self.label_names.get(label as usize).unwrap_or_default();
             LabeledDocument {
                 id: self.ids.get(document).unwrap_or_default().to_owned(),
-                labels: self.label_indices[own]
+                labels: self.label_indices[labels]
                     .iter()
                     .map(|label| name(label).to_owned())
                     .collect(),

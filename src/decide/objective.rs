@@ -64,7 +64,7 @@ impl Objective {
         }
     }
 
-    /// The name of the objective, as in options.
+    /// Returns the name of the objective, as used in options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MicroF1 => "micro-f1",

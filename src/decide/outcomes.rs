@@ -1,5 +1,4 @@
-//! The decisions on every document, their metrics, and confidence intervals from resampled
-//! documents.
+//! The decisions on all documents, their metrics, and bootstrap confidence intervals.
 //!
 //! A bootstrap replicate draws as many documents as there are, with replacement. Micro F1 and
 //! accuracy have percentile intervals (Efron and Tibshirani 1993, chapter 13).
@@ -46,9 +45,13 @@ impl Prf {
         self.f1 += weight * other.f1;
     }
 
-    pub(crate) fn divided(self, by: f64) -> Self {
-        let part = |sum: f64| if by > 0.0 { sum / by } else { 0.0 };
-        Self { precision: part(self.precision), recall: part(self.recall), f1: part(self.f1) }
+    pub(crate) fn divided(self, divisor: f64) -> Self {
+        let quotient = |sum: f64| if divisor > 0.0 { sum / divisor } else { 0.0 };
+        Self {
+            precision: quotient(self.precision),
+            recall: quotient(self.recall),
+            f1: quotient(self.f1),
+        }
     }
 }
 
@@ -86,12 +89,12 @@ impl LabelSet {
         self.0.is_empty()
     }
 
-    /// The labels in increasing order.
+    /// Returns the labels in increasing order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
-    /// The labels that are not in `other`.
+    /// Returns the labels that are not in `other`.
     pub(crate) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
         self.iter().filter(|&label| !other.contains(label))
     }
@@ -124,7 +127,7 @@ impl Outcomes {
     /// Adds a document with its correct and its predicted labels. Duplicate labels count once.
     ///
     /// # Panics
-    /// If a label is 2³⁰ or above.
+    /// Panics if a label is 2³⁰ or above.
     pub fn push(&mut self, expected: &[u32], predicted: &[u32]) {
         self.push_sets(&LabelSet::new(expected), &LabelSet::new(predicted));
     }
@@ -150,7 +153,7 @@ impl Outcomes {
         self.ends.extend(other.ends.iter().map(|end| start + end));
     }
 
-    /// The number of documents.
+    /// Returns the number of documents.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -160,10 +163,10 @@ impl Outcomes {
         self.ends.is_empty()
     }
 
-    /// The decisions on a document.
+    /// Returns the decisions on a document.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn of(&self, document: usize) -> impl Iterator<Item = (u32, Kind)> {
         let start = document.checked_sub(1).map_or(0, |before| self.ends[before]);
         let decisions = &self.decisions[start..self.ends[document]];
@@ -233,8 +236,9 @@ impl Outcomes {
                 patterns.distinct.weighted(times, labels)
             })
             .collect::<Vec<HeadlineMetrics>>();
-        let interval = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
-            let drawn = Replicates::new(of(&estimate), metrics.iter().map(of), correction);
+        let interval = |metric: fn(&HeadlineMetrics) -> f64, correction: Correction| {
+            let values = metrics.iter().map(metric);
+            let drawn = Replicates::new(metric(&estimate), values, correction);
             drawn.interval().map(|end| end.clamp(0.0, 1.0))
         };
         Some(Intervals {
@@ -320,11 +324,11 @@ impl Patterns {
             let (count, first) = counts[pattern as usize];
             (std::cmp::Reverse(count), first)
         });
-        let mut number = vec![0; order.len()];
+        let mut numbers = vec![0; order.len()];
         for (new, &pattern) in (0u32..).zip(&order) {
-            number[pattern as usize] = new;
+            numbers[pattern as usize] = new;
         }
-        of_document.par_iter_mut().for_each(|pattern| *pattern = number[*pattern as usize]);
+        of_document.par_iter_mut().for_each(|pattern| *pattern = numbers[*pattern as usize]);
         let mut distinct = Outcomes::default();
         for &pattern in &order {
             distinct.decisions.extend_from_slice(decisions(counts[pattern as usize].1));
@@ -596,7 +600,7 @@ mod tests {
         // One of nine values is on the other side: 2 (1 + 1) / (9 + 1).
         let values = [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, -0.1];
         close(p(0.15, &values, Correction::None), 0.4);
-        // Replicates of 0 count for both sides, although they exceed 0 after the bias is
+        // Replicates that equal 0 count for both sides, whatever their value after the bias is
         // subtracted.
         let values = [0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.1, 0.4];
         close(p(0.1, &values, Correction::Bias), 1.0);

@@ -19,10 +19,10 @@
 //! of the votes is computed in each list. Its score is (1 − m) · share by terms + m · share by
 //! vectors, where m is the *dense share*. If one list is empty, the other list has all votes.
 //!
-//! Frequent labels have more neighbors for every document. `/size^γ` after any vote compensates for
-//! this by multiplying a label's score by (n₀ / n)^γ. Here n is the number of training documents
-//! with the label, and n₀ is the number for the rarest label. In neighbor-weighted k-NN (Tan 2005),
-//! γ is 1 / exponent.
+//! Frequent labels are more common among the neighbors of any document. `/size^γ` after a vote
+//! compensates for this by multiplying a label's score by (n₀ / n)^γ. Here n is the number of
+//! training documents with the label, and n₀ is this number for the rarest label. In
+//! neighbor-weighted k-NN (Tan 2005), γ is 1 / exponent.
 //!
 //! With `/learned` after a vote, each training document has a learned vote weight per label (see
 //! [`LearnedVotes`]). With `/prototypes:SHARE` at the end, [label prototypes](Prototypes) determine

@@ -41,7 +41,7 @@ use crate::search::{Engines, NeighborLists, Request, SearchError};
 /// The options for clustering.
 #[derive(Debug, Clone, Copy)]
 pub struct ClusterOptions {
-    /// Number of clusters; at most the number of documents is used.
+    /// Number of clusters, limited to the number of documents.
     pub clusters: NonZeroUsize,
     /// Number of starts with random initial centers.
     pub starts: NonZeroUsize,
@@ -90,7 +90,7 @@ pub fn cluster(
     let mut best: Option<Clusters> = None;
     for start in 0..options.starts.get() as u64 {
         let random = Random::new(options.seed ^ (start.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let found = one_start(rows, options, engines, random)?;
+        let found = run_start(rows, options, engines, random)?;
         if best.as_ref().is_none_or(|best| found.objective > best.objective) {
             best = Some(found);
         }
@@ -100,7 +100,7 @@ pub fn cluster(
     Ok(best)
 }
 
-fn one_start(
+fn run_start(
     rows: &Arc<Csr>,
     options: ClusterOptions,
     engines: &Engines,
@@ -127,7 +127,7 @@ fn one_start(
     unreachable!("the last round returns")
 }
 
-/// Maximum number of weights in the table of centers, which take 256 MiB.
+/// Maximum number of weights in the table of centers; they take 256 MiB.
 const MAX_TABLE: usize = 1 << 26;
 
 /// Returns the most similar center of each row, and the similarity.
@@ -146,7 +146,7 @@ fn nearest(
         let _ = engine.search(&Request::new(rows, NonZeroUsize::MIN), lists)?;
         let first = lists.iter().map(|list| list.first());
         return Ok(first
-            .map(|first| (first.map(|one| one.row), first.map_or(0.0, |one| one.similarity)))
+            .map(|first| (first.map(|near| near.row), first.map_or(0.0, |near| near.similarity)))
             .unzip());
     }
     // The weights of a term in all centers are adjacent.
@@ -162,8 +162,8 @@ fn nearest(
         sums.resize(count, 0.0);
         let (terms, weights) = row(&rows.view(), at);
         for (&term, &weight) in terms.iter().zip(weights) {
-            let own = &table[term as usize * count..][..count];
-            for (sum, &center) in sums.iter_mut().zip(own) {
+            let weights = &table[term as usize * count..][..count];
+            for (sum, &center) in sums.iter_mut().zip(weights) {
                 *sum += f64::from(weight) * f64::from(center);
             }
         }
@@ -184,11 +184,11 @@ fn nearest(
 /// Draws rows as initial centers, with probabilities proportional to their distance from earlier
 /// centers.
 fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Random) -> Csr {
-    let filled: Vec<usize> =
+    let nonempty: Vec<usize> =
         (0..rows.rows()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
     let mut chosen = Vec::new();
     // One minus the similarity to the nearest center.
-    let mut distances = vec![1.0f32; filled.len()];
+    let mut distances = vec![1.0f32; nonempty.len()];
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -196,7 +196,7 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     )]
     let candidates = 2 + libm::log(count as f64) as usize;
     let mut dense = vec![0f32; rows.cols()];
-    for _ in 0..count.min(filled.len()) {
+    for _ in 0..count.min(nonempty.len()) {
         let total: f64 = distances.iter().map(|&distance| f64::from(distance)).sum();
         if total <= 1e-9 && !chosen.is_empty() {
             // All other rows equal a center.
@@ -204,34 +204,34 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
         }
         let mut best: Option<(f64, usize, Vec<f32>)> = None;
         for _ in 0..if chosen.is_empty() { 1 } else { candidates } {
-            let mut left = random.unit() * total;
+            let mut remaining = random.unit() * total;
             let drawn = distances.iter().position(|&distance| {
-                left -= f64::from(distance);
-                left < 0.0
+                remaining -= f64::from(distance);
+                remaining < 0.0
             });
-            let drawn = drawn.unwrap_or(filled.len() - 1);
-            let (terms, weights) = row(&rows.view(), filled[drawn]);
+            let drawn = drawn.unwrap_or(nonempty.len() - 1);
+            let (terms, weights) = row(&rows.view(), nonempty[drawn]);
             for (&term, &weight) in terms.iter().zip(weights) {
                 dense[term as usize] = weight;
             }
-            let after = |(&own, &before): (&usize, &f32)| {
-                let (terms, weights) = row(&rows.view(), own);
+            let after = |(&number, &before): (&usize, &f32)| {
+                let (terms, weights) = row(&rows.view(), number);
                 let products =
                     terms.iter().zip(weights).map(|(&term, &w)| w * dense[term as usize]);
                 before.min((1.0 - products.sum::<f32>()).max(0.0))
             };
             let after: Vec<f32> =
-                engines.threads().run(|| filled.par_iter().zip(&distances).map(after).collect());
+                engines.threads().run(|| nonempty.par_iter().zip(&distances).map(after).collect());
             for &term in terms {
                 dense[term as usize] = 0.0;
             }
-            let left = after.iter().map(|&distance| f64::from(distance)).sum();
-            if best.as_ref().is_none_or(|(least, ..)| left < *least) {
-                best = Some((left, drawn, after));
+            let new_total = after.iter().map(|&distance| f64::from(distance)).sum();
+            if best.as_ref().is_none_or(|(min, ..)| new_total < *min) {
+                best = Some((new_total, drawn, after));
             }
         }
         let Some((_, drawn, after)) = best else { break };
-        chosen.push(filled[drawn]);
+        chosen.push(nonempty[drawn]);
         distances = after;
     }
     let mut centers = CsrBuilder::default();
@@ -281,7 +281,7 @@ fn means(
             }
         }
         used.sort_unstable();
-        // A sum may have been 0 temporarily, so a term may have been added twice.
+        // A sum can return to 0, so a term may have been added twice.
         used.dedup();
         let square = |&term: &u32| sums[term as usize] * sums[term as usize];
         let length = used.iter().map(square).sum::<f64>().sqrt();
@@ -366,7 +366,7 @@ fn to_u32(count: usize) -> u32 {
     u32::try_from(count).expect("row numbers are 32-bit")
 }
 
-/// Metrics of how well two groupings of the same items agree.
+/// Metrics of the agreement between two groupings of the same items.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Agreement {
     /// Normalized mutual information, divided by the mean of the two entropies: 1 for equal
@@ -407,8 +407,8 @@ impl Agreement {
         };
         let mutual: f64 = both
             .iter()
-            .map(|(&(one, other), &count)| {
-                let expected = of_a[&(one, 0)] * of_b[&(other, 0)] / n;
+            .map(|(&(a_group, b_group), &count)| {
+                let expected = of_a[&(a_group, 0)] * of_b[&(b_group, 0)] / n;
                 count / n * libm::log(count / expected)
             })
             .sum();
@@ -422,7 +422,7 @@ impl Agreement {
         let all = (n * (n - 1.0) / 2.0).max(1.0);
         let expected = in_a * in_b / all;
         let max = f64::midpoint(in_a, in_b);
-        // If both groupings are a single group, or single-item groups, they are equal.
+        // If both groupings consist of one group, or both of single items, they are equal.
         let ari = if max > expected { (in_both - expected) / (max - expected) } else { 1.0 };
         Self { nmi: if mean > 0.0 { (mutual / mean).clamp(0.0, 1.0) } else { 1.0 }, ari }
     }
@@ -461,10 +461,10 @@ mod tests {
         let request = Request::new(&*rows, NonZeroUsize::MIN);
         let _ = engine.search(&request, &mut lists).expect("found");
         for (at, list) in lists.iter().enumerate() {
-            assert_eq!(found[at], list.first().map(|one| one.row));
+            assert_eq!(found[at], list.first().map(|near| near.row));
             assert_eq!(
                 similarities[at].to_bits(),
-                list.first().map_or(0.0, |one| one.similarity).to_bits()
+                list.first().map_or(0.0, |near| near.similarity).to_bits()
             );
         }
     }
@@ -472,12 +472,11 @@ mod tests {
     #[test]
     fn clusters_of_few_documents_and_of_copies() {
         let engines = Engines::cpu(&Threads::available().expect("threads"));
-        let of = |rows: &Arc<Csr>, count| {
+        let cluster_into = |rows: &Arc<Csr>, count| {
             let options = ClusterOptions::new(NonZeroUsize::new(count).expect("above 0"));
             cluster(rows, options, &engines).expect("clusters")
         };
-        let some = rows(60);
-        let found = of(&some, 4);
+        let found = cluster_into(&rows(60), 4);
         assert_eq!(found.centers.rows(), 4);
         assert_eq!(found.cluster_of_row[3], None);
         assert_eq!(
@@ -485,13 +484,13 @@ mod tests {
             60 - found.cluster_of_row.iter().filter(|c| c.is_none()).count()
         );
         // More clusters than documents, identical rows only, and no rows.
-        assert!(of(&rows(3), 10).centers.rows() <= 3);
+        assert!(cluster_into(&rows(3), 10).centers.rows() <= 3);
         let mut copies = CsrBuilder::default();
         for _ in 0..5 {
             copies.push_row([(0, 1.0)]);
         }
-        assert_eq!(of(&Arc::new(copies.build(1)), 3).cluster_of_row, [Some(0); 5]);
-        let none = of(&Arc::new(CsrBuilder::default().build(3)), 2);
+        assert_eq!(cluster_into(&Arc::new(copies.build(1)), 3).cluster_of_row, [Some(0); 5]);
+        let none = cluster_into(&Arc::new(CsrBuilder::default().build(3)), 2);
         assert!(none.cluster_of_row.is_empty() && none.centers.rows() == 0);
     }
 }

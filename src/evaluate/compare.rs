@@ -1,7 +1,8 @@
 //! Compares evaluations of the same documents, and tests whether the differences are significant.
 //!
 //! * **Micro F1, macro F1, subset accuracy:** a paired bootstrap over documents gives an interval
-//!   for the difference. The p-value is derived from how often the difference changes its sign.
+//!   for the difference. The p-value is derived from how often the difference has the opposite
+//!   sign.
 //! * **Decisions:** an exact sign test on the decisions that are correct in only one evaluation
 //!   (the s-test of Yang and Liu 1999).
 //! * **Documents:** `McNemar`'s exact test on the documents whose labels are predicted exactly in
@@ -96,7 +97,7 @@ impl SavedEvaluation {
         Self::checked(serde_json::from_slice(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)))
     }
 
-    /// Like [`from_json`](Self::from_json), from a file of at most [`limits::MAX_FILE_BYTES`]
+    /// Like [`from_json`](Self::from_json), but reads a file of at most [`limits::MAX_FILE_BYTES`]
     /// bytes.
     ///
     /// # Errors
@@ -178,7 +179,8 @@ pub struct Comparison {
     pub micro_f1: Difference,
     /// Macro F1: the mean F1 of the labels that have training documents in any of the evaluations.
     pub macro_f1: Difference,
-    /// Subset accuracy: the share of documents that got exactly their labels.
+    /// Subset accuracy: the share of documents whose predicted labels are exactly their correct
+    /// labels.
     pub accuracy: Difference,
     /// The statistical tests.
     pub tests: Vec<Test>,
@@ -198,8 +200,8 @@ impl Comparison {
     }
 }
 
-/// Compares evaluations with a baseline. `seed` determines the bootstrap samples. Draws enough
-/// replicates, up to 100,000, for p-values below `alpha` to be possible.
+/// Compares evaluations with a baseline. `seed` determines the bootstrap samples. The number of
+/// replicates is large enough for p-values below `alpha` to be possible, up to 100,000.
 ///
 /// # Errors
 /// Returns the index of the evaluation that cannot be compared (0 is the baseline), and the reason.
@@ -219,8 +221,9 @@ pub fn compare(
     let trained = numbers.len();
     let first = outcomes(baseline.documents(), &mut numbers);
     let mut comparisons = Vec::new();
-    for (at, other) in (1..).zip(others) {
-        same_documents(baseline.documents(), other.documents()).map_err(|error| (at, error))?;
+    for (index, other) in (1..).zip(others) {
+        check_same_documents(baseline.documents(), other.documents())
+            .map_err(|error| (index, error))?;
         let second = outcomes(other.documents(), &mut numbers);
         // The smallest possible p-value is 2 / (replicates + 1), times the number of comparisons.
         let min_count = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
@@ -240,17 +243,17 @@ fn number<'a>(numbers: &mut HashMap<&'a str, u32>, label: &'a str) -> u32 {
 fn outcomes<'a>(documents: &'a [DocumentResult], numbers: &mut HashMap<&'a str, u32>) -> Outcomes {
     let mut outcomes = Outcomes::default();
     for document in documents {
-        let mut of = |labels: &'a [String]| -> Vec<u32> {
+        let mut numbers_of = |labels: &'a [String]| -> Vec<u32> {
             labels.iter().map(|label| number(numbers, label)).collect()
         };
-        let expected = of(&document.labels);
-        let predicted = of(&document.predicted);
+        let expected = numbers_of(&document.labels);
+        let predicted = numbers_of(&document.predicted);
         outcomes.push(&expected, &predicted);
     }
     outcomes
 }
 
-fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), CompareError> {
+fn check_same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), CompareError> {
     for (number, (a, b)) in (1..).zip(a.iter().zip(b)) {
         if a.id != b.id {
             let baseline = a.id.clone();
@@ -270,7 +273,8 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
 /// Numbers of labels.
 #[derive(Debug, Clone, Copy)]
 struct Labels {
-    /// Number of labels with training documents, which come first. Denominator of macro F1.
+    /// Number of labels with training documents, which come first. This is the denominator of macro
+    /// F1.
     trained: usize,
     all: usize,
 }
@@ -283,21 +287,21 @@ struct Resampling {
     min_count: f64,
 }
 
-fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, by: Resampling) -> Comparison {
+fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, sampling: Resampling) -> Comparison {
     let metrics = |outcomes: &Outcomes, replicate| {
-        outcomes.metrics(draws(a.len(), by.seed, replicate), labels.trained)
+        outcomes.metrics(draws(a.len(), sampling.seed, replicate), labels.trained)
     };
     let drawn: Vec<(HeadlineMetrics, HeadlineMetrics)> =
-        (0..paired_replicate_count(a.len(), by.min_count))
+        (0..paired_replicate_count(a.len(), sampling.min_count))
             .into_par_iter()
             .map(|replicate| (metrics(a, replicate), metrics(b, replicate)))
             .collect();
     let [first, second] = [a, b].map(|run| run.metrics(0..run.len(), labels.trained));
-    let difference = |of: fn(&HeadlineMetrics) -> f64, correction: Correction| {
-        let baseline = of(&first);
-        let other = of(&second);
+    let difference = |metric: fn(&HeadlineMetrics) -> f64, correction: Correction| {
+        let baseline = metric(&first);
+        let other = metric(&second);
         let difference = other - baseline;
-        let values = drawn.iter().map(|(a, b)| of(b) - of(a));
+        let values = drawn.iter().map(|(a, b)| metric(b) - metric(a));
         let replicates = Replicates::new(difference, values, correction);
         let interval = replicates.interval();
         let p_value = replicates.p_value();
@@ -311,7 +315,7 @@ fn compare_pair(a: &Outcomes, b: &Outcomes, labels: Labels, by: Resampling) -> C
         micro_f1: difference(|metrics| metrics.micro_f1, Correction::None),
         macro_f1: difference(|metrics| metrics.macro_f1, Correction::Bias),
         accuracy: difference(|metrics| metrics.accuracy, Correction::None),
-        tests: tests(a, b, labels),
+        tests: run_tests(a, b, labels),
     }
 }
 
@@ -328,7 +332,7 @@ struct DiscordantCounts {
     other: u64,
 }
 
-fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
+fn run_tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
     let mut documents = DiscordantCounts::default();
     let mut decisions = DiscordantCounts::default();
     for document in 0..a.len() {
@@ -347,7 +351,7 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
         decisions.first += of_b.without(&of_a).count() as u64;
         decisions.other += of_a.without(&of_b).count() as u64;
     }
-    let counted = |name, what: &str, counts: DiscordantCounts| {
+    let count_test = |name, what: &str, counts: DiscordantCounts| {
         let DiscordantCounts { first, other } = counts;
         let p_value = sign_test(first, other);
         let detail =
@@ -358,15 +362,15 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
     let of_b = label_f1(b, labels);
     let differences: Vec<f64> = of_a.iter().zip(&of_b).map(|(a, b)| b - a).collect();
     let unequal = differences.iter().filter(|difference| **difference != 0.0).count();
-    let by_labels = |name, p_value| {
+    let label_test = |name, p_value| {
         let detail = format!("{} labels, of which {unequal} differ", labels.trained);
         Test { name, detail, p_value, adjusted: p_value }
     };
     vec![
-        counted("sign test", "decisions", decisions),
-        counted("McNemar", "documents", documents),
-        by_labels("paired t", paired_t(&differences)),
-        by_labels("Wilcoxon", wilcoxon(&differences)),
+        count_test("sign test", "decisions", decisions),
+        count_test("McNemar", "documents", documents),
+        label_test("paired t", paired_t(&differences)),
+        label_test("Wilcoxon", wilcoxon(&differences)),
     ]
 }
 
@@ -434,10 +438,10 @@ fn wilcoxon(differences: &[f64]) -> f64 {
 fn adjust(comparisons: &mut [Comparison]) {
     let metrics: [fn(&mut Comparison) -> &mut Difference; 3] =
         [|c| &mut c.micro_f1, |c| &mut c.macro_f1, |c| &mut c.accuracy];
-    for of in metrics {
-        let values: Vec<f64> = comparisons.iter_mut().map(|c| of(c).p_value).collect();
+    for metric in metrics {
+        let values: Vec<f64> = comparisons.iter_mut().map(|c| metric(c).p_value).collect();
         for (comparison, adjusted) in comparisons.iter_mut().zip(holm(&values)) {
-            of(comparison).adjusted = adjusted;
+            metric(comparison).adjusted = adjusted;
         }
     }
     let tests = comparisons.first().map_or(0, |comparison| comparison.tests.len());
@@ -455,9 +459,9 @@ fn holm(values: &[f64]) -> Vec<f64> {
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let mut adjusted = vec![0.0; values.len()];
     let mut highest = 0.0f64;
-    for (rank, &at) in order.iter().enumerate() {
-        highest = highest.max(((values.len() - rank) as f64 * values[at]).min(1.0));
-        adjusted[at] = highest;
+    for (rank, &index) in order.iter().enumerate() {
+        highest = highest.max(((values.len() - rank) as f64 * values[index]).min(1.0));
+        adjusted[index] = highest;
     }
     adjusted
 }

@@ -98,7 +98,7 @@ fn bootstrap_agrees_with_numpy() {
     assert!(compared.macro_f1.p_value > 0.9, "{}", compared.macro_f1.p_value);
 }
 
-/// Returns documents with many rare labels. Labels of single documents are missing from a third of
+/// Returns documents with many rare labels. A label of a single document is missing from a third of
 /// all replicates.
 fn rare_labels(rare_are_right: [bool; 2]) -> (Documents, usize) {
     let mut random = Random::new(3);
@@ -159,7 +159,7 @@ fn p_value_agrees_with_the_interval() {
     assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
 }
 
-/// A difference in a single document is not significant, although no document favors the first run.
+/// A difference in a single document is not significant, even if no document favors the first run.
 #[test]
 fn one_document_is_not_significant() {
     let mut documents: Documents = (0..50u32)
@@ -180,13 +180,13 @@ fn documents() -> impl Strategy<Value = Documents> {
     prop::collection::vec((labels(), [labels(), labels()]), 1..30)
 }
 
-/// Returns a configuration with `usual` cases, unless `PROPTEST_CASES` sets another number.
-fn cases(usual: u32) -> ProptestConfig {
+/// Returns a configuration with `default` cases, unless `PROPTEST_CASES` sets another number.
+fn cases(default: u32) -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
         config
     } else {
-        ProptestConfig { cases: usual, ..config }
+        ProptestConfig { cases: default, ..config }
     }
 }
 
@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-/// Files with different training labels: all comparisons use the union of their labels.
+/// If files have different training labels, all comparisons use the union of their labels.
 #[test]
 fn labels_of_all_files_count() {
     let file = |labels: &[(&str, u64)], predicted: &str| {

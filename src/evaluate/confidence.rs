@@ -1,4 +1,5 @@
-//! Measures how reliable confidences are: reliability, coverage, and metrics by threshold.
+//! Measures the reliability of confidences, the precision at each coverage, and metrics by
+//! threshold.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -100,7 +101,7 @@ pub struct Coverage {
     pub precision: f64,
 }
 
-/// The metrics with one threshold on the share of the vote for all labels.
+/// The metrics at one value of a single threshold on the share of the vote.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// The threshold.
@@ -150,13 +151,13 @@ impl Confidences {
         self.scores.resize(STEPS + 1, StepCounts::default());
         let mut first = None;
         let mut right = 0;
-        for (at, score) in prediction.scores.iter().enumerate() {
+        for (rank, score) in prediction.scores.iter().enumerate() {
             let is_right = expected.contains(score.label);
             let counts = &mut self.scores[step(score.score)];
             counts.right += u64::from(is_right);
             counts.wrong += u64::from(!is_right);
             if predicted.contains(score.label) {
-                let confidence = prediction.probabilities.get(at).copied().unwrap_or(score.score);
+                let confidence = prediction.probabilities.get(rank).copied().unwrap_or(score.score);
                 #[expect(clippy::cast_possible_truncation, reason = "bins are wide")]
                 let confidence = confidence as f32;
                 self.predicted.push((confidence, is_right));
@@ -215,15 +216,15 @@ impl Confidences {
         let mut documents = self.documents.clone();
         documents.par_sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         let mut points = Vec::new();
-        let mut at = 0;
+        let mut taken = 0;
         let mut predicted = 0;
         let mut right = 0;
         for point in 1..=POINTS {
             let end = (documents.len() * point).div_ceil(POINTS);
-            while at < end {
-                predicted += u64::from(documents[at].predicted);
-                right += u64::from(documents[at].right);
-                at += 1;
+            while taken < end {
+                predicted += u64::from(documents[taken].predicted);
+                right += u64::from(documents[taken].right);
+                taken += 1;
             }
             if end > 0 {
                 points.push(Coverage {
@@ -236,8 +237,8 @@ impl Confidences {
         points
     }
 
-    /// Returns micro precision and recall with each hundredth from 0 to 1 as the threshold of all
-    /// labels. `support` is the total number of labels of the documents.
+    /// Returns micro precision, recall and F1 at the thresholds 0, 0.01, …, 1. `support` is the
+    /// total number of labels of the documents.
     pub(super) fn curve(&self, support: u64) -> Vec<Point> {
         let mut right = 0;
         let mut wrong = 0;
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!([-1.0, f64::NAN, f64::INFINITY].map(step), [0, 0, STEPS]);
     }
 
-    /// The labels with their scores, the predicted labels, and the labels of the document.
+    /// The scored labels, the predicted labels and the correct labels of a document.
     type Row = (&'static [(u32, f64)], &'static [u32], &'static [u32]);
 
     fn collected(may_abstain: bool, is_calibrated: bool, rows: &[Row]) -> Confidences {
@@ -303,7 +304,7 @@ mod tests {
             let scores = scores.iter();
             let scores: Vec<LabelScore> =
                 scores.map(|&(label, score)| LabelScore { label, score }).collect();
-            // Probabilities are higher than scores by a quarter.
+            // Probabilities exceed scores by 0.25.
             let probabilities = scores.iter().filter(|_| is_calibrated).map(|s| s.score + 0.25);
             let prediction = RawPrediction {
                 by_vectors: Vec::new(),
@@ -335,8 +336,11 @@ mod tests {
         let bins = confidences.reliability();
         let counts: Vec<u64> = bins.iter().map(|bin| bin.count).collect();
         assert_eq!(counts, [0, 0, 0, 0, 0, 2, 0, 1, 0, 1]);
-        let of = |bin: usize| (bins[bin].confidence, bins[bin].right);
-        assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
+        let values = |bin: usize| (bins[bin].confidence, bins[bin].right);
+        assert_eq!(
+            [values(0), values(5), values(7), values(9)],
+            [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]
+        );
         assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
         assert_eq!(confidences.calibration_error(&bins), None);
         // Confidences: 1.25 (correct), 1.0 (wrong), and 0.75 twice (one of them correct). (|1.125 −
@@ -351,9 +355,9 @@ mod tests {
         let points = collected(false, false, &ROWS).coverage();
         assert_eq!(points.len(), POINTS);
         // Three documents have labels, so the first third is one document.
-        let of = |at: usize| (points[at].confidence, points[at].precision);
-        assert_eq!([of(0), of(5), of(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
-        assert_eq!(of(19), (0.5, 0.5));
+        let values = |index: usize| (points[index].confidence, points[index].precision);
+        assert_eq!([values(0), values(5), values(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
+        assert_eq!(values(19), (0.5, 0.5));
         assert_eq!((points[0].coverage, points[19].coverage), (0.05, 1.0));
         assert!(collected(false, false, &[]).coverage().is_empty());
         // The confidence of a document is the confidence of its best label.
@@ -366,10 +370,10 @@ mod tests {
     fn curve_by_hand() {
         // The scores of correct labels are 1, .5 and .25; of wrong labels 0, .5, .75 and .25.
         let points = collected(false, false, &ROWS).curve(4);
-        let of = |step: usize| (points[step].prf.precision, points[step].prf.recall);
-        assert_eq!([of(0), of(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
-        assert_eq!([of(26), of(50)], [(0.5, 0.5); 2]);
-        assert_eq!([of(51), of(76), of(100)], [(0.5, 0.25), (1.0, 0.25), (1.0, 0.25)]);
+        let values = |step: usize| (points[step].prf.precision, points[step].prf.recall);
+        assert_eq!([values(0), values(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
+        assert_eq!([values(26), values(50)], [(0.5, 0.5); 2]);
+        assert_eq!([values(51), values(76), values(100)], [(0.5, 0.25), (1.0, 0.25), (1.0, 0.25)]);
         assert_eq!(points.len(), 101);
     }
 

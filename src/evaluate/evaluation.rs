@@ -26,7 +26,7 @@ pub struct Evaluation {
     /// The share of documents whose predicted label is correct; single-label only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
-    /// The share of documents whose predicted labels equal their labels.
+    /// The share of documents whose predicted labels are exactly their correct labels.
     pub subset_accuracy: f64,
     /// The share of wrong decisions among all pairs of a document and a label.
     pub hamming_loss: f64,
@@ -57,20 +57,20 @@ pub struct Evaluation {
     /// F1 (Kiritchenko et al. 2005).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub levels: Vec<LevelResult>,
-    /// 95 % intervals of the main metrics; `None` without documents.
+    /// 95 % confidence intervals of the headline metrics; `None` without documents.
     pub intervals: Option<Intervals>,
     /// The metrics of the documents with predicted labels, if the model may abstain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<AnsweredDocuments>,
-    /// The expected calibration error: the mean difference between probability and share of correct
-    /// labels over ten bins. `None` without calibration.
+    /// The expected calibration error. This is the weighted mean over ten bins of the difference
+    /// between the mean probability and the share of correct labels. `None` without calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
-    /// The predicted labels by confidence, and the share of correct labels among them.
+    /// The share of correct labels among the predicted labels, by confidence.
     pub reliability: Vec<Bin>,
     /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
-    /// Precision and recall with each threshold on the share of the vote for all labels.
+    /// Precision and recall at each value of a single threshold on the share of the vote.
     pub curve: Vec<Point>,
     /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,

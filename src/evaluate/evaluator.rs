@@ -61,8 +61,8 @@ impl Evaluator {
         self
     }
 
-    /// Adds the prediction for a document with these labels. `tied_at_k` is whether a further row,
-    /// which is not a neighbor, has the same similarity as the last neighbor.
+    /// Adds the prediction for a document with the given labels. `tied_at_k` is whether a further
+    /// row, which is not a neighbor, has the same similarity as the last neighbor.
     pub fn add(
         &mut self,
         id: &str,
@@ -89,11 +89,11 @@ impl Evaluator {
             let mut counts = [0u64; 3];
             for (label, kind) in tally.outcomes.of(document) {
                 counts[kind as usize] += 1;
-                let of_label = &mut self.tallies[label as usize];
+                let label_tally = &mut self.tallies[label as usize];
                 match kind {
-                    Kind::Right => of_label.tp += 1,
-                    Kind::Wrong => of_label.fp += 1,
-                    Kind::Missed => of_label.fnn += 1,
+                    Kind::Right => label_tally.tp += 1,
+                    Kind::Wrong => label_tally.fp += 1,
+                    Kind::Missed => label_tally.fnn += 1,
                 }
             }
             let [right, wrong, missed] = counts;
@@ -146,15 +146,16 @@ impl Evaluator {
             let confusion = confusions(&self.names, &self.all.confused);
             (summary, confusion, confidences.reliability(), coverage, answered)
         });
-        let single = !self.options.decision.is_multi();
+        let is_single_label = !self.options.decision.is_multi();
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
-        let [one, three, five] =
-            std::array::from_fn(|at| mean(self.all.right_at[at] as f64 / RANKS[at] as f64));
+        let [one, three, five] = std::array::from_fn(|index| {
+            mean(self.all.right_at[index] as f64 / RANKS[index] as f64)
+        });
         let mut evaluation = Evaluation {
             schema: "classify.evaluation/1",
             method: Method::of(&self.counter.model, &self.options),
-            accuracy: single.then(|| mean(self.exact as f64)),
+            accuracy: is_single_label.then(|| mean(self.exact as f64)),
             subset_accuracy: mean(self.exact as f64),
             hamming_loss: mean(self.differences as f64) / self.names.len().max(1) as f64,
             micro: summary.sum.prf(),
@@ -168,7 +169,7 @@ impl Evaluator {
             levels: summary.levels,
             per_label: summary.per_label,
             most_confused: most_confused.collect(),
-            confusion: single.then_some(confusion),
+            confusion: is_single_label.then_some(confusion),
             documents: *documents,
             intervals,
             answered,
@@ -190,8 +191,8 @@ impl Evaluator {
     }
 }
 
-/// Returns the peak resident memory of this process in bytes, or `None` where `/proc` does not
-/// report it.
+/// Returns the peak resident memory of this process in bytes, or `None` if `/proc` does not report
+/// it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Tallies predictions. The parts of a batch are tallied in parallel and added in order.
+//! Tallies predictions. Parts of a batch are tallied in parallel and combined in order.
 
 use std::borrow::Cow;
 use std::collections::HashMap as Map;
@@ -44,7 +44,7 @@ pub(super) struct Counter {
     finds_copies: bool,
     /// Whether the prediction for every document is kept.
     pub(super) keeps_documents: bool,
-    /// The bits of a score, as `f64`. Errors with a score up to this value are not kept.
+    /// The bits of a score as `f64`. Only errors with a higher score are kept.
     pub(super) min_error_score: Arc<AtomicU64>,
 }
 
@@ -63,8 +63,8 @@ impl Counter {
         }
     }
 
-    /// Whether a document has the terms of a training document, up to rounding and terms that the
-    /// model does not know.
+    /// Whether a document has the same known terms as a training document, in the same proportions
+    /// up to rounding.
     fn is_copy(&self, prediction: &RawPrediction) -> bool {
         const IDENTICAL: f32 = 0.999_999;
         let nearest = prediction.neighbors.first();
@@ -209,8 +209,8 @@ impl Tally {
     fn keep_error(&mut self, error: WorstError) {
         let score = error.wrong_score;
         if self.min_error_score().is_none_or(|min| score > min) {
-            let at = self.worst.partition_point(|other| other.wrong_score >= score);
-            self.worst.insert(at, error);
+            let position = self.worst.partition_point(|other| other.wrong_score >= score);
+            self.worst.insert(position, error);
             self.worst.truncate(MAX_ERRORS);
         }
     }
@@ -263,9 +263,8 @@ impl Tally {
         }
     }
 
-    /// Counts the pair of a document's label and its predicted label, whether correct or wrong. If
-    /// the document has several labels, the pair contains the predicted label if the document has
-    /// it, and the `first` label otherwise.
+    /// Counts the pair of a document's label and its predicted label, whether correct or wrong. The
+    /// label is the predicted label if the document has it, and the `first` label otherwise.
     fn count_single_confusion(
         &mut self,
         expected: &LabelSet,

@@ -1,4 +1,4 @@
-//! The parts of an evaluation result.
+//! The components of an evaluation result.
 
 use serde::{Deserialize, Serialize};
 
@@ -107,8 +107,8 @@ pub struct Method {
     pub formula: String,
     /// Number of terms in the vocabulary.
     pub terms: u64,
-    /// A description of the dense vectors, with the share of the votes of their neighbors, if the
-    /// model has them.
+    /// A description of the dense vectors and their share of the votes, if the model has dense
+    /// vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vectors: Option<String>,
 }
@@ -181,7 +181,7 @@ pub struct WorstError {
     pub document: DocumentResult,
     /// The wrong label.
     pub wrong: String,
-    /// The share of the vote of the wrong label, from 0 to 1.
+    /// The wrong label's share of the vote, from 0 to 1.
     pub wrong_score: f64,
     /// The first five training documents that voted.
     pub neighbors: Vec<ErrorNeighbor>,

@@ -25,15 +25,15 @@ use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
 
 /// Number of documents that are tallied per task.
-const PART: usize = 512;
+const DOCUMENTS_PER_PART: usize = 512;
 
-/// The options for an evaluation.
+/// The options of an evaluation.
 #[derive(Debug, Clone, Default)]
 pub struct EvaluateOptions {
     /// The name of the test corpus in error messages.
     pub name: String,
-    /// Maximum number of documents that are searched together. Ignored by a rule that decides on
-    /// all documents together.
+    /// Maximum number of documents that are searched together. Ignored if the decision rule needs
+    /// the whole batch.
     pub batch: usize,
     /// Whether the result contains the prediction for every document.
     pub per_document: bool,
@@ -80,7 +80,7 @@ impl From<CorpusError> for EvaluateError {
 /// A batch of documents with their predictions.
 struct PredictedBatch {
     documents: Vec<LabeledDocument>,
-    /// One part per [`PART`] documents.
+    /// One part per [`DOCUMENTS_PER_PART`] documents.
     parts: Vec<BatchPart>,
 }
 
@@ -95,40 +95,41 @@ enum BatchPart {
 
 impl PredictedBatch {
     /// Predicts labels, and tallies the parts of the batch in parallel. `predict` predicts the
-    /// labels of the document at an index. It also returns whether a further row is as similar as
-    /// the last neighbor that voted.
+    /// labels of the document at an index. It returns whether a further row is as similar as the
+    /// last neighbor that voted.
     fn new(
         documents: Vec<LabeledDocument>,
         predict: impl Fn(usize, &mut PredictionBuffer) -> bool + Sync,
         counter: &Counter,
     ) -> Self {
         let count = |predicted: &mut PredictionBuffer, start: usize| {
-            let indices = start..documents.len().min(start + PART);
+            let indices = start..documents.len().min(start + DOCUMENTS_PER_PART);
             let known =
-                indices.clone().map(|at| counter.known_label_numbers(&documents[at].labels));
+                indices.clone().map(|index| counter.known_label_numbers(&documents[index].labels));
             let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
-                let predictions = indices.map(|at| {
-                    let tied_at_k = predict(at, predicted);
+                let predictions = indices.map(|index| {
+                    let tied_at_k = predict(index, predicted);
                     (predicted.prediction.clone(), tied_at_k)
                 });
                 return BatchPart::Predictions(predictions.collect());
             };
             let mut tally = counter.tally();
-            for (at, numbers) in indices.zip(numbers) {
-                let tied_at_k = predict(at, predicted);
-                let document = predicted_document(&documents[at], &predicted.prediction, tied_at_k);
+            for (index, numbers) in indices.zip(numbers) {
+                let tied_at_k = predict(index, predicted);
+                let document =
+                    predicted_document(&documents[index], &predicted.prediction, tied_at_k);
                 tally.add(counter, &document, numbers);
             }
             BatchPart::Tallied(Box::new(tally))
         };
         // The predictions of a part are tallied while they are in the cache.
-        let starts = (0..documents.len()).into_par_iter().step_by(PART);
+        let starts = (0..documents.len()).into_par_iter().step_by(DOCUMENTS_PER_PART);
         let parts = starts.map_init(PredictionBuffer::default, count).collect();
         Self { documents, parts }
     }
 
     fn add_to(&mut self, evaluator: &mut Evaluator) {
-        let documents = self.documents.chunks(PART);
+        let documents = self.documents.chunks(DOCUMENTS_PER_PART);
         for (documents, part) in documents.zip(std::mem::take(&mut self.parts)) {
             match part {
                 BatchPart::Tallied(tally) => evaluator.append(*tally),
@@ -232,11 +233,11 @@ pub fn tally(
         hand_over(predicted.documents.len(), predicted);
     };
     let mut done = 0;
-    let made = pipeline.run(test, vote, |mut batch, so_far| {
+    let pipeline_stages = pipeline.run(test, vote, |mut batch, so_far| {
         batch.add_to(&mut evaluator);
         done = so_far.documents;
         progress(so_far);
-        // Freeing many small allocations takes a while, so it happens on another thread.
+        // Freeing many small allocations takes time, so another thread does it.
         threads.spawn(move || drop(batch));
         Ok::<(), Infallible>(())
     })?;
@@ -244,7 +245,7 @@ pub fn tally(
         let place = Place { source: name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
-    stages.extend(made);
+    stages.extend(pipeline_stages);
     stages.push(Stage::since("test: total, with concurrent stages", done, start));
     Ok(EvaluationTally { evaluator, seed, stages })
 }
@@ -276,8 +277,9 @@ mod tests {
         Arc::new(trainer.train(corpus.expect("it opens")).expect("it is a corpus").model)
     }
 
-    /// A document with one of the labels a, b and c, a new label, or none, and its prediction.
-    fn made(number: u32) -> (LabeledDocument, RawPrediction) {
+    /// Returns a document and its prediction. The document has the label a, b or c, a new label, or
+    /// none.
+    fn generated(number: u32) -> (LabeledDocument, RawPrediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
             rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
@@ -361,12 +363,12 @@ mod tests {
             let mut one_by_one = evaluator();
             let mut in_batches = evaluator();
             for number in 0..4_000 {
-                let (LabeledDocument { id, labels }, prediction) = made(number);
+                let (LabeledDocument { id, labels }, prediction) = generated(number);
                 one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
             }
             for batch in [0..1, 1..1, 1..2_000, 2_000..4_000] {
                 let first = batch.start;
-                let (documents, predictions): (Vec<_>, Vec<_>) = batch.map(made).unzip();
+                let (documents, predictions): (Vec<_>, Vec<_>) = batch.map(generated).unzip();
                 let predict = |at: usize, predicted: &mut PredictionBuffer| {
                     predicted.prediction.clone_from(&predictions[at]);
                     (first + u32::try_from(at).expect("few")).is_multiple_of(5)

@@ -1,5 +1,5 @@
-//! Computes metrics from tallies of decisions: the table of labels, its averages, the levels of the
-//! hierarchy, and the most confused labels.
+//! Computes metrics from tallies of decisions: the metrics of labels and their averages, the
+//! metrics of hierarchy levels, and the most confused labels.
 
 use std::collections::BTreeMap;
 

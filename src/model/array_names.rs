@@ -1,10 +1,10 @@
-//! The names of the arrays in model files and vector files.
+//! The names of the arrays in model files and vectors files.
 
 /// The concatenated terms, as UTF-8.
 pub(crate) const TERMS: &str = "vocabulary.text";
 /// The offset of each term and the end of the last term.
 pub(crate) const TERM_OFFSETS: &str = "vocabulary.offsets";
-/// The number of documents with each term.
+/// The number of documents that contain each term.
 pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
 /// The weight of each term.
 pub(crate) const IDF: &str = "vocabulary.idf";
@@ -14,7 +14,7 @@ pub(crate) const TERM_FACTORS: &str = "vocabulary.factors";
 pub(crate) const ROW_BOUNDS: &str = "rows.indptr";
 /// The terms of each document.
 pub(crate) const ROW_TERMS: &str = "rows.indices";
-/// The weight of each document's terms.
+/// The weights of each document's terms.
 pub(crate) const ROW_WEIGHTS: &str = "rows.data";
 /// The concatenated names of the labels.
 pub(crate) const LABELS: &str = "labels.text";
@@ -48,9 +48,9 @@ pub(crate) const VOTE_STARTS: &str = "votes.starts";
 pub(crate) const VOTE_LABELS: &str = "votes.labels";
 /// The vote weights.
 pub(crate) const VOTE_WEIGHTS: &str = "votes.weights";
-/// The offset of each label's score.
+/// The offset of each label's logistic function; empty in single-label mode.
 pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
-/// The scale of each label's score, or of all scores.
+/// The scale of each label's logistic function, or the single scale of the softmax.
 pub(crate) const VOTE_SCALES: &str = "votes.scales";
 /// The offset of each term's weights in label prototypes.
 pub(crate) const PROTOTYPE_STARTS: &str = "prototypes.starts";
@@ -58,13 +58,13 @@ pub(crate) const PROTOTYPE_STARTS: &str = "prototypes.starts";
 pub(crate) const PROTOTYPE_LABELS: &str = "prototypes.labels";
 /// The prototype weights.
 pub(crate) const PROTOTYPE_WEIGHTS: &str = "prototypes.weights";
-/// The constant of each label.
+/// The constant of each label prototype.
 pub(crate) const PROTOTYPE_OFFSETS: &str = "prototypes.offsets";
-/// The parameters of the conversion of margins to scores.
+/// The SVM cost and the parameters that convert margins to scores.
 pub(crate) const PROTOTYPE_LINK: &str = "prototypes.link";
 /// The weights of the logistic regressions for probabilities.
 pub(crate) const CALIBRATION_WEIGHTS: &str = "calibration.weights";
-/// The offset of each label in these regressions.
+/// The constant of each label in these regressions.
 pub(crate) const CALIBRATION_OFFSETS: &str = "calibration.offsets";
 /// Quantiles of the best similarity of held-out documents.
 pub(crate) const CALIBRATION_SIMILARITIES: &str = "calibration.similarities";

@@ -1,4 +1,4 @@
-//! Building models from counted documents and the results of the learners.
+//! Building models from term counts and learned parameters.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use crate::text::select::all_term_weights;
 use crate::text::tfidf::{RawRows, Side, TermWeights};
 use crate::threads::Threads;
 
-/// The results of the learners of [`learn`](crate::learn) that a model stores.
+/// The parameters learned by [`learn`](crate::learn) that a model stores.
 #[derive(Debug, Clone)]
 pub(crate) struct Learned {
     /// The number of neighbors that vote.
@@ -41,22 +41,20 @@ pub(crate) struct Learned {
     pub(crate) novelty: Option<(NoveltyLimit, NoveltyScore)>,
     /// Learned vote weights, if the vote uses them.
     pub(crate) votes: Option<LearnedVotes>,
-    /// The parameters for learning label prototypes, if they have a share in the scores.
+    /// The parameters for learning label prototypes, if they contribute to the scores.
     pub(crate) prototypes: Option<PrototypeLearning>,
 }
 
 impl Model {
-    /// Weights counted documents and builds the model.
-    ///
-    /// The rows are weighted in place, without a copy.
+    /// Weights the terms of counted documents and builds the model. Rows are weighted in place.
     ///
     /// # Panics
-    /// Never: counts are valid by construction.
+    /// Never panics: counts are valid by construction.
     pub fn of_counts(counts: Counts, settings: TrainSettings, threads: &Threads) -> Self {
         Self::with_term_factors(counts, settings, None, threads)
     }
 
-    /// Builds a model like [`of_counts`](Self::of_counts), with learned factors of term weights.
+    /// Like [`of_counts`](Self::of_counts), but multiplies term weights by learned factors.
     pub(crate) fn with_term_factors(
         mut counts: Counts,
         settings: TrainSettings,
@@ -165,10 +163,10 @@ impl Model {
         self
     }
 
-    /// Replaces everything that was learned before.
+    /// Replaces all learned parameters.
     ///
     /// # Panics
-    /// If the calibration has a different number of labels.
+    /// Panics if the calibration has a different number of labels.
     #[must_use]
     pub(crate) fn with_learned(mut self, learned: Learned, threads: &Threads) -> Self {
         let labels = self.labels().len();
@@ -190,8 +188,8 @@ impl Model {
         self.with_prototypes(learned.prototypes, threads)
     }
 
-    /// Returns this model with the terms and rows of another model of the same documents.
-    /// Everything learned is unchanged.
+    /// Returns this model with the terms, term factors and rows of another model of the same
+    /// documents. Label prototypes are removed. All other learned parameters are kept.
     pub(crate) fn with_terms_of(&self, other: Self) -> Self {
         let arrays = Arrays {
             label_names: self.arrays.label_names.clone(),
@@ -218,7 +216,7 @@ impl Model {
         Self { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
-    /// Learns label prototypes from the rows if the vote uses them. Otherwise, removes them.
+    /// Learns label prototypes from the rows, or removes them if `learning` is `None`.
     #[must_use]
     pub(crate) fn with_prototypes(
         mut self,

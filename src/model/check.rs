@@ -21,58 +21,58 @@ impl Model {
         let counts = &settings.counts;
         let claimed = [counts.documents, counts.terms, counts.labels, counts.nonzeros];
         let found = [documents, arrays.vocabulary.len(), labels, rows.nnz()];
-        let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
+        let reject = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if claimed.iter().zip(found).any(|(&claimed, found)| claimed != found as u64) {
-            return wrong("settings", "the counts do not match the arrays");
+            return reject("settings", "the counts do not match the arrays");
         }
         if !(counts.mean_length.is_finite() && counts.mean_length >= 0.0) && documents > 0 {
             // Features may be negative, and so may their sum.
             if matches!(settings.input, InputSpec::Text(_)) || !counts.mean_length.is_finite() {
-                return wrong("settings", "the mean length is invalid");
+                return reject("settings", "the mean length is invalid");
             }
         }
         if let Err(what) = settings.decision.check(labels) {
-            return wrong("settings", what);
+            return reject("settings", what);
         }
         self.check_dense()?;
         self.check_learned()?;
         if !settings.hierarchy.is_valid() {
-            return wrong("settings", "a label is its own ancestor");
+            return reject("settings", "a label is its own ancestor");
         }
         if !settings.fields.is_valid() {
-            return wrong("settings", "a field's boost is not above 0, or there are no fields");
+            return reject("settings", "a field's boost is not above 0, or there are no fields");
         }
         if u32::try_from(documents).is_err() || u32::try_from(labels).is_err() {
-            return wrong("settings", "there are 2^32 or more documents or labels");
+            return reject("settings", "there are 2^32 or more documents or labels");
         }
         if arrays.idf.len() != arrays.vocabulary.len() {
-            return wrong(
+            return reject(
                 array_names::IDF,
                 "the number of values differs from the number of terms",
             );
         }
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
-            return wrong(array_names::IDF, "a value is negative or not finite");
+            return reject(array_names::IDF, "a value is negative or not finite");
         }
         // Counting is branchless, so the processor checks several weights at once.
-        let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
+        let is_invalid = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
         let (chunks, _) = rows.data().as_chunks::<WEIGHTS_PER_TASK>();
         let rest = &rows.data()[chunks.len() * WEIGHTS_PER_TASK..];
-        let is_valid = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
+        let is_valid = |weights: &[f32]| weights.iter().filter(is_invalid).count() == 0;
         if !threads::all(chunks.len(), |chunk| is_valid(&chunks[chunk])) || !is_valid(rest) {
-            return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
+            return reject(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
         let weighed = settings.updates.map(|updates| updates.weighed);
-        let of_whole = weighed.or(settings.part_of).unwrap_or(documents as u64);
-        if weighed.is_none() && of_whole < documents as u64 {
-            return wrong(
+        let corpus_size = weighed.or(settings.part_of).unwrap_or(documents as u64);
+        if weighed.is_none() && corpus_size < documents as u64 {
+            return reject(
                 "settings",
                 "the model has more documents than the corpus that it is a part of",
             );
         }
-        if frequencies.iter().any(|&df| df == 0 || u64::from(df) > of_whole) {
-            return wrong(
+        if frequencies.iter().any(|&df| df == 0 || u64::from(df) > corpus_size) {
+            return reject(
                 array_names::DOCUMENT_FREQUENCIES,
                 "a value is not between 1 and the number of documents",
             );
@@ -80,33 +80,33 @@ impl Model {
         let names = &arrays.label_names;
         let is_sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
         if !is_sorted || (labels > 0 && names.bytes(0).is_empty()) {
-            return wrong(array_names::LABEL_OFFSETS, "a name is empty or out of order");
+            return reject(array_names::LABEL_OFFSETS, "a name is empty or out of order");
         }
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
-            return wrong(
+            return reject(
                 array_names::DOCUMENT_WEIGHTS,
                 "there is not exactly one identifier and one weight per document",
             );
         }
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
-            return wrong(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
+            return reject(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
         }
         if self.texts().is_some_and(|texts| texts.len() != documents) {
-            return wrong(array_names::TEXT_OFFSETS, "there is not exactly one text per document");
+            return reject(array_names::TEXT_OFFSETS, "there is not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
         let has_valid_bounds = bounds.first() == Some(&0)
             && bounds.last() == Some(&(arrays.label_indices.len() as u64))
             && bounds.len() == documents + 1;
         if !has_valid_bounds || !bounds.is_sorted() {
-            return wrong(array_names::LABEL_BOUNDS, "the bounds do not span the labels");
+            return reject(array_names::LABEL_BOUNDS, "the bounds do not span the labels");
         }
         let is_sorted = bounds.windows(2).all(|pair| {
             let labels = &arrays.label_indices[bounds_of(pair[0], pair[1])];
             labels.is_sorted_by(|a, b| a < b)
         });
         if !is_sorted || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
-            return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
+            return reject(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
         }
         Ok(())
     }
@@ -116,61 +116,61 @@ impl Model {
         let Self { settings, arrays, .. } = self;
         let documents = arrays.ids.len();
         let labels = arrays.label_names.len();
-        let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
+        let reject = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
-            return wrong("settings", what);
+            return reject("settings", what);
         }
         if let Some(Err(what)) = settings.novelty.map(|limit| limit.check()) {
-            return wrong("settings", what);
+            return reject("settings", what);
         }
         let novelty_score = arrays.novelty_score.as_ref();
         if let Some(Err(what)) = novelty_score.map(|novelty_score| novelty_score.check(documents)) {
-            return wrong(array_names::NOVELTY_WEIGHTS, what);
+            return reject(array_names::NOVELTY_WEIGHTS, what);
         }
         if novelty_score.is_some_and(NoveltyScore::needs_margins) && arrays.prototypes.is_none() {
-            return wrong(
+            return reject(
                 array_names::NOVELTY_WEIGHTS,
                 "the novelty score needs prototypes that are missing",
             );
         }
         if settings.novelty.is_some() != novelty_score.is_some() {
-            return wrong(
+            return reject(
                 "settings",
                 "there is a novelty limit without a novelty score, or a score without a limit",
             );
         }
         let calibration = arrays.calibration.as_ref();
         if let Some(Err(what)) = calibration.map(|calibration| calibration.check(labels)) {
-            return wrong(array_names::CALIBRATION_WEIGHTS, what);
+            return reject(array_names::CALIBRATION_WEIGHTS, what);
         }
         if let Some(factors) = &arrays.term_factors {
             if factors.len() != arrays.vocabulary.len() {
-                return wrong(
+                return reject(
                     array_names::TERM_FACTORS,
                     "there is not exactly one factor per term",
                 );
             }
             if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
-                return wrong(array_names::TERM_FACTORS, "a factor is not above 0");
+                return reject(array_names::TERM_FACTORS, "a factor is not above 0");
             }
         }
         let votes = arrays.learned_votes.as_ref();
         if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
-            return wrong(array_names::VOTE_STARTS, what);
+            return reject(array_names::VOTE_STARTS, what);
         }
         let prototypes = arrays.prototypes.as_ref();
         let terms = arrays.vocabulary.len();
         if let Some(Err(what)) = prototypes.map(|prototypes| prototypes.check(terms, labels)) {
-            return wrong(array_names::PROTOTYPE_STARTS, what);
+            return reject(array_names::PROTOTYPE_STARTS, what);
         }
         if (settings.vote.prototypes > 0.0) != prototypes.is_some() {
-            return wrong(
+            return reject(
                 "settings",
                 "the label prototypes are missing, or they have no share of the scores",
             );
         }
         if settings.vote.learned != votes.is_some() {
-            return wrong(
+            return reject(
                 "settings",
                 "the learned vote weights are missing, or the vote does not use them",
             );

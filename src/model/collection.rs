@@ -21,14 +21,14 @@ use segment::{LabelWeights, Lists, Segment};
 /// A change to a model's documents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Adds a document after all others, and removes documents with the same identifier.
+    /// Adds a document after all others, and removes earlier documents with the same identifier.
     Put(Box<NewDocument>),
-    /// Removes the documents with an identifier.
+    /// Removes all documents with the given identifier.
     Remove {
         /// The identifier.
         id: String,
     },
-    /// Replaces the labels of the documents with an identifier.
+    /// Replaces the labels of all documents with the given identifier.
     Relabel {
         /// The identifier.
         id: String,
@@ -59,24 +59,24 @@ pub struct NewDocument {
 }
 
 impl NewDocument {
-    /// Returns a document of a model as it is stored. [`Change::Put`] adds it again after it was
-    /// removed. `None` if the model has dense vectors, which changes keep elsewhere.
+    /// Returns a stored document of a model, which [`Change::Put`] can add again after it was
+    /// removed. Returns `None` if the model has dense vectors.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn stored_in(model: &Model, row: u32) -> Option<Self> {
-        let at = row as usize;
+        let index = row as usize;
         let (terms, weights) = model.document_terms(row);
         let labels = model.document_labels(row).iter();
         model.dense().is_none().then(|| Self {
-            id: model.ids().get(at).unwrap_or_default().to_owned(),
+            id: model.ids().get(index).unwrap_or_default().to_owned(),
             labels: labels.map(|&label| model.label_name(label).to_owned()).collect(),
-            weight: model.document_weights()[at],
+            weight: model.document_weights()[index],
             terms: terms.to_vec(),
             weights: weights.to_vec(),
             vector: None,
             text: model.text(row).map(str::to_owned),
-            nearest: model.novelty_score().and_then(|novelty| novelty.nearest.get(at)).copied(),
+            nearest: model.novelty_score().and_then(|novelty| novelty.nearest.get(index)).copied(),
         })
     }
 }
@@ -118,8 +118,8 @@ pub struct ChangeCounts {
 }
 
 /// A segment is merged with the previous one unless it is at least this many times smaller. All
-/// segments are merged if more than one in this many documents of a segment was removed. A merge
-/// slows down one change but speeds up all later searches.
+/// segments are merged if a segment has lost more than one document in this many. A merge slows
+/// down one change but speeds up all later searches.
 const MERGE_FACTOR: u32 = 16;
 
 /// The location of a document.
@@ -164,7 +164,7 @@ impl Collection {
     pub fn new(model: Arc<Model>) -> Self {
         let labels: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let label_numbers = labels.iter().cloned().zip(0..).collect();
-        let segment = Segment::of(&model);
+        let segment = Segment::from_model(&model);
         let mut collection = Self {
             base: Arc::clone(&model),
             segments: Vec::new(),
@@ -189,18 +189,18 @@ impl Collection {
         self.len() == 0
     }
 
-    /// Whether there is a document with an identifier.
+    /// Whether a document has the given identifier.
     pub fn contains(&self, id: &str) -> bool {
         let hash = self.hasher.hash_one(id);
         self.locations.find(hash, |&location| self.id(location) == id).is_some()
     }
 
-    /// The identifiers of all documents, in no particular order.
+    /// Returns the identifiers of all documents, in no particular order.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.locations.iter().map(|&location| self.id(location))
     }
 
-    /// The numbers of documents affected by all changes so far.
+    /// Returns the numbers of documents affected by all changes so far.
     pub fn changed(&self) -> ChangeCounts {
         self.changed
     }
@@ -239,7 +239,7 @@ impl Collection {
         Some(segment)
     }
 
-    /// Removes and returns the locations of the documents with an identifier.
+    /// Removes and returns the locations of the documents with the given identifier.
     fn take(&mut self, id: &str) -> Vec<Location> {
         let hash = self.hasher.hash_one(id);
         let Self { locations, segments, .. } = self;
@@ -254,10 +254,11 @@ impl Collection {
     /// Applies changes in order, either all or none.
     ///
     /// # Errors
-    /// If a document does not fit the model, or if no document has the identifier of a change.
+    /// Fails if a document does not fit the model, or if no document has the identifier of a
+    /// change. Also fails if there would be too many documents or labels.
     ///
     /// # Panics
-    /// Never, because all changes are checked first.
+    /// Never panics, because all changes are checked first.
     pub fn apply(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, ChangeError> {
         self.check(&changes)?;
         let mut counts = ChangeCounts::default();
@@ -317,15 +318,15 @@ impl Collection {
     /// logarithmic in the number of documents.
     fn append(&mut self, documents: Vec<NewDocument>) {
         if !documents.is_empty() {
-            let segment = self.segment(documents);
+            let segment = self.build_segment(documents);
             self.push(segment);
         }
         // Removed rows also slow down searches.
-        let removed = |segment: &Segment| segment.alive.len() - segment.count as usize;
+        let removed_count = |segment: &Segment| segment.alive.len() - segment.count as usize;
         if self
             .segments
             .iter()
-            .any(|segment| removed(segment) * MERGE_FACTOR as usize > segment.alive.len())
+            .any(|segment| removed_count(segment) * MERGE_FACTOR as usize > segment.alive.len())
         {
             self.merge();
         }
@@ -354,16 +355,16 @@ impl Collection {
         }
     }
 
-    /// Returns the numbers of labels and their ancestors, sorted and without duplicates. New labels
-    /// get a number.
+    /// Returns the numbers of labels and their ancestors, sorted and without duplicates. Numbers
+    /// new labels.
     fn with_ancestors(&mut self, labels: &[String]) -> Vec<u32> {
         let base = Arc::clone(&self.base);
         let hierarchy = &base.settings.hierarchy;
         let mut numbers = Vec::new();
         for label in labels {
-            numbers.push(self.number(label));
+            numbers.push(self.label_number(label));
             for ancestor in hierarchy.ancestors(label) {
-                numbers.push(self.number(ancestor));
+                numbers.push(self.label_number(ancestor));
             }
         }
         numbers.sort_unstable();
@@ -371,7 +372,7 @@ impl Collection {
         numbers
     }
 
-    fn number(&mut self, label: &str) -> u32 {
+    fn label_number(&mut self, label: &str) -> u32 {
         if let Some(&number) = self.label_numbers.get(label) {
             return number;
         }
@@ -381,7 +382,7 @@ impl Collection {
         number
     }
 
-    fn segment(&mut self, documents: Vec<NewDocument>) -> Segment {
+    fn build_segment(&mut self, documents: Vec<NewDocument>) -> Segment {
         let base = Arc::clone(&self.base);
         let mut rows = CsrBuilder::default();
         let mut ids = StringsBuilder::default();
@@ -436,8 +437,8 @@ impl Collection {
         // Documents that earlier changes added (true) or removed (false).
         let mut is_present: HashMap<&str, bool> = HashMap::new();
         let mut labels = self.labels.len();
-        let named = |labels: &[String]| labels.iter().all(|label| !label.is_empty());
-        let unnamed =
+        let are_named = |labels: &[String]| labels.iter().all(|label| !label.is_empty());
+        let empty_label =
             |id: &str| ChangeError::Document { id: id.to_owned(), what: "a label is empty" };
         for change in changes {
             let id = match change {
@@ -449,8 +450,8 @@ impl Collection {
                 }
                 Change::Remove { id } => id,
                 Change::Relabel { id, labels: new_labels } => {
-                    if !named(new_labels) {
-                        return Err(unnamed(id));
+                    if !are_named(new_labels) {
+                        return Err(empty_label(id));
                     }
                     labels += new_labels.len();
                     id
@@ -475,28 +476,28 @@ impl Collection {
     }
 
     fn check_document(&self, document: &NewDocument) -> Result<(), ChangeError> {
-        let wrong = |what| Err(ChangeError::Document { id: document.id.clone(), what });
+        let reject = |what| Err(ChangeError::Document { id: document.id.clone(), what });
         let NewDocument { labels, weight, terms, weights, vector, .. } = document;
         let columns = self.base.vocabulary().len();
         if labels.iter().any(String::is_empty) {
-            return wrong("a label is empty");
+            return reject("a label is empty");
         }
         if !(weight.is_finite() && *weight > 0.0) {
-            return wrong("its weight is not above 0");
+            return reject("its weight is not above 0");
         }
         let is_sorted = terms.is_sorted_by(|a, b| a < b);
         if !is_sorted || terms.last().is_some_and(|&last| last as usize >= columns) {
-            return wrong("its terms are out of order, or not in the vocabulary");
+            return reject("its terms are out of order, or not in the vocabulary");
         }
         let has_valid_weights = weights.iter().all(|weight| weight.is_finite() && *weight != 0.0);
         if terms.len() != weights.len() || !has_valid_weights {
-            return wrong("it does not have exactly one finite, nonzero weight per term");
+            return reject("it does not have exactly one finite, nonzero weight per term");
         }
         if document.text.is_some() != self.base.keeps_texts() {
-            return wrong("it has a text that the model does not keep, or lacks one that it does");
+            return reject("it has a text that the model does not keep, or lacks one that it does");
         }
         if document.nearest.is_some_and(|similarity| !similarity.is_finite()) {
-            return wrong("the similarity of its best neighbor is not finite");
+            return reject("the similarity of its best neighbor is not finite");
         }
         match (vector, self.base.dense()) {
             (None, None) => Ok(()),
@@ -507,10 +508,10 @@ impl Collection {
                 if is_small && (is_unit || dense.spec().metric != Metric::Angular) {
                     Ok(())
                 } else {
-                    wrong("its vector has a value that is too large, or is not of length 1")
+                    reject("its vector has a value that is too large, or is not of length 1")
                 }
             }
-            _ => wrong("its dense vector does not have the dimension of the model's vectors"),
+            _ => reject("its dense vector does not have the dimension of the model's vectors"),
         }
     }
 }

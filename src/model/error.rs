@@ -1,4 +1,4 @@
-//! Errors of writing or opening a model.
+//! Errors that occur when a model is written or opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// The kind of the I/O error, or `None` if the problem is not an I/O error.
+    /// Returns the kind of the I/O error, or `None` if the problem is not an I/O error.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.problem.io_kind()
     }
 
-    /// A hint about how to solve the problem.
+    /// Returns a hint about how to solve the problem.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.problem {
             ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {

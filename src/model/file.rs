@@ -1,4 +1,4 @@
-//! The model file, which is written atomically, and read into memory or mapped.
+//! Reading and writing model files. A file is written atomically, and read into memory or mapped.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,9 +31,10 @@ impl Model {
     /// Writes the model atomically. Identical models produce identical bytes.
     ///
     /// # Errors
-    /// If the model is not valid, if another process is changing the documents of the previous
-    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
-    /// previous file at `path` is replaced only in the last case.
+    /// Fails if the model is not valid, if another process is changing the documents of the
+    /// previous model, or if the file cannot be written. In these cases, the previous file at
+    /// `path` is unchanged. Also fails if the file was replaced, but the previous journal cannot be
+    /// removed.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
         let output = Output::open(path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -43,9 +44,9 @@ impl Model {
     /// Writes the model to an output that was opened beforehand, and commits the output.
     ///
     /// # Errors
-    /// If the model is not valid, if another process is changing the documents of the previous
-    /// model, if the file cannot be written, or if the previous journal cannot be removed. The
-    /// previous file is replaced only in the last case.
+    /// Fails if the model is not valid, if another process is changing the documents of the
+    /// previous model, or if the file cannot be written. In these cases, the previous file is
+    /// unchanged. Also fails if the file was replaced, but the previous journal cannot be removed.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a replaced model is also removed. Meanwhile, the lock keeps other
@@ -70,7 +71,7 @@ impl Model {
     /// model.
     ///
     /// # Errors
-    /// In the cases of [`save_to`](Self::save_to).
+    /// Fails in the same cases as [`save_to`](Self::save_to).
     pub fn save_locked(&self, output: Output, lock: &JournalLock) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         self.write_and_clean_up(output, Some(lock)).map_err(|problem| ModelError { path, problem })
@@ -90,7 +91,7 @@ impl Model {
     /// Returns the bytes of a model file, which [`Model::from_bytes`] can read.
     ///
     /// # Errors
-    /// If the model is not valid.
+    /// Fails if the model is not valid.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
         let bytes = self.check().and_then(|()| {
             let bytes = container::to_bytes(FILE_KEY, self.json()?, self.arrays.list());
@@ -117,7 +118,7 @@ impl Model {
     /// file have no effect.
     ///
     /// # Errors
-    /// If the file or its journal cannot be read, is damaged, or is not valid.
+    /// Fails if the file or its journal cannot be read, is damaged, or is not valid.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         super::journal::with_journal(path, Self::open_alone)
     }
@@ -131,7 +132,7 @@ impl Model {
     /// its memory, and unused parts need not be in memory.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a valid, undamaged model.
+    /// Fails if the file cannot be read, or is not a valid, undamaged model.
     ///
     /// # Safety
     /// As for [`Bytes::map`]: while the model or a part of it exists, the file must not be
@@ -155,7 +156,7 @@ impl Model {
     /// Reads a model from bytes, with the same validation as [`Model::open`].
     ///
     /// # Errors
-    /// If the bytes are not a valid model.
+    /// Fails if the bytes are not a valid model.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
         let model = Bytes::copy_of(bytes).map_err(ModelProblem::Read).and_then(Self::of_bytes);
         model.map_err(|problem| ModelError { path: PathBuf::from("<memory>"), problem })

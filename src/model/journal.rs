@@ -1,13 +1,14 @@
 //! The journal of a model: a file next to the model that contains changes to its documents. Commits
-//! are appended and synced. `compact` writes them into the model.
+//! are appended and synced. [`UpdatedModel::compact`](crate::model::UpdatedModel::compact) writes
+//! them into the model.
 //!
 //! # The file
 //!
 //! `MODEL.journal` begins with a header: the letters `CLSFJRNL`, the version, a checksum of the
 //! model's array checksums, and a checksum of the header. Frames follow. A frame has five parts:
-//! the length of its changes, a mark (1 for the last frame of a commit), a checksum of the changes,
-//! a checksum of the first three parts, and the changes. All numbers are little-endian; checksums
-//! are CRC-32.
+//! the length of its changes, a mark, a checksum of the changes, a checksum of the first three
+//! parts, and the changes. The mark is 1 in the last frame of a commit and 0 in other frames. All
+//! numbers are little-endian; checksums are CRC-32.
 //!
 //! A commit is complete when its last frame has been written. If a process was killed during a
 //! commit, the incomplete commit is ignored, and the next commit removes it. A journal of another

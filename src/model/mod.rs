@@ -9,10 +9,10 @@
 //! |---|---|
 //! | `settings` | the settings of a model: the JSON document in its file |
 //! | `trained` | the model in memory, and access to its arrays |
-//! | `build` | building a model from counted documents and the results of the learners |
+//! | `build` | building a model from term counts and learned parameters |
 //! | `check` | validation of the properties that the program relies on |
-//! | `file` | writing, opening and mapping of model files; `array_names` names their arrays |
-//! | `collection` | documents that are added, removed and relabeled, in segments |
+//! | `file` | writing, opening and mapping model files; `array_names` names their arrays |
+//! | `collection` | adding, removing and relabeling documents, which are stored in segments |
 //! | `journal` | the file that stores these changes; `updated_model` appends to it |
 
 pub(crate) mod array_names;

@@ -1,5 +1,5 @@
-//! Values per document, stored in one or several segments. Large arrays need not be copied when
-//! documents are added or removed.
+//! Values per document, stored in one or more segments. Adding or removing documents does not copy
+//! large arrays.
 
 use std::sync::{Arc, OnceLock};
 
@@ -34,8 +34,8 @@ impl SegmentIndex {
     /// Returns the segment of a row and its position in the segment.
     ///
     /// # Panics
-    /// If there is no such row.
-    fn of(&self, row: u32) -> (usize, u32) {
+    /// Panics if there is no such row.
+    fn locate(&self, row: u32) -> (usize, u32) {
         let segment = self.starts.partition_point(|&start| start <= row) - 1;
         let local = row - self.starts[segment];
         (segment, self.live[segment].as_ref().map_or(local, |live| live[local as usize]))
@@ -53,7 +53,7 @@ pub(crate) trait Merge: Sized {
     fn merge(segments: &[(Arc<Self>, LiveRows)]) -> Self;
 }
 
-/// Rows in one or several segments.
+/// Rows in one or more segments.
 #[derive(Debug)]
 pub(crate) struct Segmented<T> {
     segments: Vec<Arc<T>>,
@@ -92,12 +92,12 @@ impl<T: Merge> Segmented<T> {
     /// Returns the segment of a row and its position in the segment.
     ///
     /// # Panics
-    /// If there is no such row.
-    pub(crate) fn of(&self, row: u32) -> (&T, usize) {
+    /// Panics if there is no such row.
+    pub(crate) fn locate(&self, row: u32) -> (&T, usize) {
         if let Some(whole) = self.whole.get() {
             return (whole, row as usize);
         }
-        let (segment, local) = self.index.of(row);
+        let (segment, local) = self.index.locate(row);
         (&self.segments[segment], local as usize)
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         let index = SegmentIndex::new([3, 1, 2].into_iter().zip(live));
         let joined = Segmented::many(segments, Arc::new(index));
         let word = |row| {
-            let (strings, local) = joined.of(row);
+            let (strings, local) = joined.locate(row);
             strings.get(local).unwrap().to_owned()
         };
         let words: Vec<String> = (0..4).map(word).collect();

@@ -17,7 +17,8 @@ use crate::text::hierarchy::Hierarchy;
 use crate::text::select::Selection;
 use crate::text::tfidf::Weighting;
 
-/// The version of the model file. Raise it if a field or an array changes its meaning.
+/// The version of the model file format. Increment it if the meaning of a field or an array
+/// changes.
 pub(super) const VERSION: u32 = 1;
 pub(super) const FORMAT: &str = "classify.model";
 
@@ -34,7 +35,7 @@ pub enum InputSpec {
 }
 
 impl InputSpec {
-    /// Returns the way in which documents are counted for a model with this input.
+    /// Returns how documents are counted for a model with this input.
     pub fn counting(&self, fields: &Fields) -> Input {
         match self {
             Self::Text(spec) => {
@@ -46,7 +47,7 @@ impl InputSpec {
     }
 }
 
-/// Settings for reading dense vectors that a corpus stores as features.
+/// Settings for reading dense vectors that a corpus provides as features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VectorSpec {
@@ -58,7 +59,7 @@ pub struct VectorSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSpec {
-    /// Whether values are counts, which are weighted; otherwise they are weights.
+    /// Whether values are counts, which must still be weighted, rather than weights.
     pub counts: bool,
     /// The number of the first column in svmlight files, 0 or 1.
     pub first_column: u32,
@@ -83,16 +84,16 @@ pub struct TrainSettings {
     pub selection: Option<Selection>,
     /// The results of tuning, if any.
     pub tuning: Option<TuningSummary>,
-    /// The confidence limit below which the model abstains; `None`: it never abstains.
+    /// The confidence limit below which the model abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
-    /// The settings with which the corpus was read.
+    /// The settings for reading the corpus.
     pub reading: ReadingSpec,
 }
 
 impl Default for InputSpec {
-    /// Text, analyzed with [`AnalyzerSpec::default`].
+    /// Returns text input, analyzed with [`AnalyzerSpec::default`].
     fn default() -> Self {
         Self::Text(AnalyzerSpec::default())
     }
@@ -166,15 +167,15 @@ pub struct Settings {
     pub selection: Option<Selection>,
     /// The results of tuning, if k, vote and decision were tuned.
     pub tuning: Option<TuningSummary>,
-    /// The confidence limit below which the model abstains; `None`: it never abstains.
+    /// The confidence limit below which the model abstains; `None` if it never abstains.
     pub abstention: Option<ConfidenceLimit>,
-    /// The limit of the novelty score; `None`: the model never refuses out-of-distribution
+    /// The limit of the novelty score; `None` if the model never refuses out-of-distribution
     /// documents.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
     /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// The settings with which the corpus was read. They also apply to later corpora.
+    /// The settings with which the corpus was read. They also apply to corpora read later.
     #[serde(default, skip_serializing_if = "ReadingSpec::is_default")]
     pub reading: ReadingSpec,
     /// The dense vectors, if the model has them.

@@ -29,7 +29,7 @@ pub struct Model {
     pub(crate) rows_by_id: RowsById,
 }
 
-/// The arrays of a model, before validation.
+/// The arrays of a model.
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) vocabulary: Arc<Vocabulary>,
@@ -52,17 +52,17 @@ pub(crate) struct Arrays {
 }
 
 impl Model {
-    /// The label prototypes, if they have a share in the scores.
+    /// Returns the label prototypes, if they contribute to the scores.
     pub fn prototypes(&self) -> Option<&Prototypes> {
         self.arrays.prototypes.as_ref()
     }
 
-    /// The learned vote weights, if the vote uses them.
+    /// Returns the learned vote weights, if the vote uses them.
     pub fn learned_votes(&self) -> Option<&LearnedVotes> {
         self.arrays.learned_votes.as_ref()
     }
 
-    /// The learned factors of the terms of a vocabulary; 1 for new terms.
+    /// Returns the learned factor of each term of a vocabulary, or 1 for a new term.
     pub(crate) fn term_factors_of(&self, vocabulary: &Vocabulary) -> Option<Vec<f32>> {
         let factors = self.arrays.term_factors.as_ref()?;
         let factor = |term: &str| self.vocabulary().id(term).map_or(1.0, |id| factors[id as usize]);
@@ -75,37 +75,37 @@ impl Model {
         self.arrays.term_factors.is_some()
     }
 
-    /// The novelty score, if the model refuses out-of-distribution documents.
+    /// Returns the novelty score, if the model refuses out-of-distribution documents.
     pub fn novelty_score(&self) -> Option<&NoveltyScore> {
         self.arrays.novelty_score.as_ref()
     }
 
-    /// The calibration from scores to probabilities, if the model is calibrated.
+    /// Returns the calibration from scores to probabilities, if the model is calibrated.
     pub fn calibration(&self) -> Option<&Calibration> {
         self.arrays.calibration.as_ref()
     }
 
-    /// The settings of the training run and the size of the model.
+    /// Returns the settings of the training run and the size of the model.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.arrays.vocabulary
     }
 
-    /// The weighted training rows: documents × terms.
+    /// Returns the weighted training rows: documents × terms.
     pub fn rows(&self) -> &Arc<Csr> {
         self.arrays.rows.whole()
     }
 
-    /// The dense vectors, if the model has them.
+    /// Returns the dense vectors, if the model has them.
     pub fn dense(&self) -> Option<&DensePart> {
         self.arrays.dense.as_ref()
     }
 
-    /// The number of the first column of features.
+    /// Returns the number of the first column of features.
     pub(crate) fn first_column(&self) -> u32 {
         match &self.settings.input {
             InputSpec::Text(_) => 1,
@@ -129,7 +129,7 @@ impl Model {
         self.searches_terms() && self.dense().is_some()
     }
 
-    /// A checksum of everything that a document's vector depends on: analysis, vocabulary,
+    /// Returns a checksum of everything that a document's vector depends on: analysis, vocabulary,
     /// weighting and projection.
     pub(crate) fn fingerprint(&self) -> String {
         let Settings { input, fields, weighting, .. } = &self.settings;
@@ -151,71 +151,72 @@ impl Model {
         format!("{:08x}", hasher.finalize())
     }
 
-    /// The term weights for queries.
+    /// Returns the term weights for queries.
     pub(crate) fn term_weights(&self) -> TermWeights<'_> {
         let mean_length = self.settings.counts.mean_length;
         TermWeights { idf: &self.arrays.idf, mean_length }
     }
 
-    /// The label names by number, in byte order.
+    /// Returns the label names by number, in byte order.
     pub fn labels(&self) -> &Strings {
         &self.arrays.label_names
     }
 
-    /// The name of a label.
+    /// Returns the name of a label.
     ///
     /// # Panics
-    /// If the model has no such label.
+    /// Panics if the model has no such label.
     pub fn label_name(&self, label: u32) -> &str {
         self.labels().get(label as usize).expect("a label of this model")
     }
 
-    /// The labels of training document `row`, in increasing order.
+    /// Returns the labels of training document `row`, in increasing order.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn document_labels(&self, row: u32) -> &[u32] {
         let row = row as usize;
         let bounds = &self.arrays.label_indptr[row..=row + 1];
         &self.arrays.label_indices[bounds_of(bounds[0], bounds[1])]
     }
 
-    /// The identifiers of the training documents.
+    /// Returns the identifiers of the training documents.
     pub fn ids(&self) -> &Strings {
         &self.arrays.ids
     }
 
-    /// The row of the training document with an identifier; the first such row if there are
-    /// several.
+    /// Returns the row of the training document with the given identifier, or the first such row if
+    /// there are several.
     ///
     /// The first call indexes the identifiers of all documents.
     pub fn row_of(&self, id: &str) -> Option<u32> {
         self.rows_by_id.row(self.ids(), id)
     }
 
-    /// The weights of the training documents' votes.
+    /// Returns the weights of the training documents' votes.
     pub fn document_weights(&self) -> &[f32] {
         &self.arrays.weights
     }
 
-    /// The number of training documents with each label.
+    /// Returns the number of training documents with each label.
     pub fn label_sizes(&self) -> &[u32] {
         &self.label_sizes
     }
 
-    /// The share of the training documents with each label.
+    /// Returns the share of the training documents with each label.
     pub fn label_shares(&self) -> Vec<f64> {
         label_shares(&self.label_sizes, self.ids().len())
     }
 
-    /// Every label with the number of training documents that have it, in order of label numbers.
+    /// Returns every label with the number of training documents that have it, in order of label
+    /// numbers.
     pub fn label_frequencies(&self) -> Vec<LabelFrequency<'_>> {
         let sizes = self.label_sizes.iter().map(|&size| u64::from(size));
         let labels = self.labels().iter().zip(sizes);
         labels.map(|(label, documents)| LabelFrequency { label, documents }).collect()
     }
 
-    /// Notes on possible problems with the corpus on which the model was trained.
+    /// Returns notes on possible problems with the corpus on which the model was trained.
     pub fn notes(&self) -> Vec<Note> {
         let labels: Vec<&str> = self.labels().iter().collect();
         let documents = self.settings.counts.documents;
@@ -226,7 +227,7 @@ impl Model {
         notes
     }
 
-    /// A note if at least a twentieth of the training texts have fewer than two terms. After term
+    /// Returns a note if at least 5 % of the training texts have fewer than two terms. After term
     /// selection, this is expected and not noted.
     fn short_texts(&self) -> Option<Note> {
         let is_text = matches!(self.settings.input, InputSpec::Text(_));
@@ -242,7 +243,7 @@ impl Model {
         (short * 20 >= documents).then(|| Note::ShortTexts { short, documents, example: example() })
     }
 
-    /// The labels and weights of the training documents, for voting.
+    /// Returns the labels and weights of the training documents, for voting.
     pub fn training_labels(&self) -> TrainingLabels<'_> {
         TrainingLabels {
             indptr: &self.arrays.label_indptr,
@@ -252,17 +253,17 @@ impl Model {
         }
     }
 
-    /// The texts of the training documents, if they were kept.
+    /// Returns the texts of the training documents, if they were kept.
     pub fn texts(&self) -> Option<&Strings> {
         self.arrays.texts.as_ref().map(|texts| &**texts.whole())
     }
 
-    /// The text of training document `row`, if it was kept.
+    /// Returns the text of training document `row`, if it was kept.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn text(&self, row: u32) -> Option<&str> {
-        let (texts, local) = self.arrays.texts.as_ref()?.of(row);
+        let (texts, local) = self.arrays.texts.as_ref()?.locate(row);
         texts.get(local)
     }
 
@@ -296,7 +297,7 @@ impl Model {
         }
     }
 
-    /// The analyzer, if the model was trained on text.
+    /// Returns the analyzer, if the model was trained on text.
     pub fn analyzer(&self) -> Option<Analyzer> {
         match &self.settings.input {
             InputSpec::Text(spec) => Some(Analyzer::new(spec.clone())),
@@ -304,12 +305,12 @@ impl Model {
         }
     }
 
-    /// The terms and weights of training document `row`, in order of terms.
+    /// Returns the terms and weights of training document `row`, in order of terms.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        let (rows, local) = self.arrays.rows.of(row_number);
+        let (rows, local) = self.arrays.rows.locate(row_number);
         row(&rows.view(), local)
     }
 }

@@ -17,7 +17,7 @@ pub struct TuningSummary {
     /// 95 % confidence intervals of the metrics, unless the decision depends on the whole batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// The expected metrics for new documents that have near-duplicates as often as training
+    /// The expected metrics for new documents, if they have near-duplicates as often as training
     /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
@@ -27,7 +27,7 @@ pub struct TuningSummary {
     pub nested: bool,
     /// The number of documents on which the metrics are based.
     pub documents: u64,
-    /// The cosine above which documents could not be neighbors of each other.
+    /// The cosine similarity above which two documents were excluded as each other's neighbors.
     pub near_duplicates_above: Option<f32>,
     /// The best metrics for each k with the chosen vote rule and kind of decision rule.
     pub by_k: Vec<(usize, Metrics)>,

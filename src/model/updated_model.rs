@@ -53,12 +53,12 @@ impl UpdatedModel {
     /// Opens a model and its journal, and locks both until the value is dropped.
     ///
     /// # Errors
-    /// If either cannot be read or is not valid, or if another process is changing the model's
-    /// documents.
+    /// Fails if either cannot be read or is not valid, or if another process is changing the
+    /// model's documents.
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let lock = JournalLock::new(path)?;
         let fail = |problem| ModelError { path: lock.path.clone(), problem };
-        // A process may replace the model without locking it. If that happens after the file was
+        // A process may replace the model without locking it. If this happens after the file is
         // read here, the next commit detects it.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
@@ -85,7 +85,7 @@ impl UpdatedModel {
         Ok(Self { path, lock, end, identity, collection, has_failed: false })
     }
 
-    /// The documents.
+    /// Returns the documents.
     pub fn collection(&self) -> &Collection {
         &self.collection
     }
@@ -99,7 +99,8 @@ impl UpdatedModel {
     /// journal and synced.
     ///
     /// # Errors
-    /// If a change cannot be applied or the journal cannot be written. Nothing is changed then.
+    /// Fails if a change cannot be applied or the journal cannot be written. In this case, nothing
+    /// is changed.
     pub fn commit(&mut self, changes: Vec<Change>) -> Result<ChangeCounts, UpdateError> {
         if changes.is_empty() {
             return Ok(ChangeCounts::default());
@@ -129,7 +130,7 @@ impl UpdatedModel {
 
     /// Returns an error unless the journal and the model are still the files that were opened.
     fn check_not_replaced(&self) -> Result<(), UpdateError> {
-        if self.lock.is_there() && path_identity(&self.path) == file_identity(&self.lock.model) {
+        if self.lock.is_current() && path_identity(&self.path) == file_identity(&self.lock.model) {
             return Ok(());
         }
         Err(UpdateError::Replaced { path: self.path.clone() })
@@ -161,13 +162,13 @@ impl UpdatedModel {
     }
 
     /// Replaces the model file with a file that contains all changes, and removes the journal. If
-    /// the process is killed meanwhile, either the old model with its journal or the new model
-    /// remains.
+    /// the process is killed during the replacement, either the old model with its journal or the
+    /// new model remains.
     ///
     /// # Errors
-    /// If the model cannot be written or the journal cannot be removed. In the first case, nothing
-    /// is changed. In the second case, the journal is ignored, because it does not belong to the
-    /// new model.
+    /// Fails if the model cannot be written or the journal cannot be removed. In the first case,
+    /// nothing is changed. In the second case, the journal is ignored, because it does not belong
+    /// to the new model.
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
@@ -180,7 +181,7 @@ impl UpdatedModel {
     /// [`compact`](Self::compact).
     ///
     /// # Errors
-    /// In the cases of [`compact`](Self::compact).
+    /// Fails in the same cases as [`compact`](Self::compact).
     pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
         self.check_not_replaced()?;
         Ok(model.save_locked(output, &self.lock)?)

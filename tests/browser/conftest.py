@@ -1,4 +1,4 @@
-"""What the browser tests of `classify serve` share: models, servers, a browser and checks.
+"""Fixtures shared by the browser tests of `classify serve`: models, servers, a browser and checks.
 
 Run `pip install pytest playwright axe-playwright-python`, then
 `CLASSIFY=target/release/classify pytest tests/browser`. The browser is /usr/bin/chromium, unless
@@ -39,12 +39,12 @@ def start(folder, *flags):
     token.write_text(TOKEN)
     command = [CLASSIFY, "serve", str(folder / "a.model"), "--listen", "127.0.0.1:0", "--token-file", str(token), *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    said = []
+    lines = []
     for line in process.stderr:
-        said.append(line)
+        lines.append(line)
         if found := re.match("listening on (http://.*)", line):
             return process, found[1]
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(lines))
 
 
 def stop(process):
@@ -76,14 +76,14 @@ def browser():
 
 
 @contextlib.contextmanager
-def opened(browser, server, path=""):
-    """Open a page in a browser of its own, and check that nothing went wrong in it."""
+def open_page(browser, server, path=""):
+    """Open a page in a separate browser context, and check that no problem occurred."""
     page = browser.new_context().new_page()
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     # The page asks for confirmation before it adds a label.
     page.on("dialog", lambda dialog: dialog.accept())
-    page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
+    page.on("console", lambda message: problems.append(message.text) if "Content Security" in message.text else None)
     page.on("request", lambda request: problems.append(request.url) if not request.url.startswith((server, "data:", "blob:")) else None)
     page.goto(server + path)
     yield page
@@ -94,17 +94,17 @@ def opened(browser, server, path=""):
 
 @pytest.fixture
 def page(browser, server):
-    with opened(browser, server) as page:
-        says(page, "#about", "documents")
+    with open_page(browser, server) as page:
+        wait_for_text(page, "#about", "documents")
         yield page
 
 
-def says(page, place, what):
+def wait_for_text(page, selector, text):
     """Wait until an element contains a text."""
-    playwright.expect(page.locator(place)).to_contain_text(what)
+    playwright.expect(page.locator(selector)).to_contain_text(text)
 
 
-def picture(page, name):
+def save_screenshot(page, name):
     if folder := os.environ.get("SCREENSHOTS"):
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)
 

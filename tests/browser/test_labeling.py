@@ -1,4 +1,4 @@
-"""Browser tests of the page of `classify serve --pool` on which documents are labeled. See conftest.py."""
+"""Browser tests of the labeling page of `classify serve --pool`. See conftest.py."""
 
 import json
 import random
@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from conftest import CLASSIFY, ROOT, TOKEN, check_axe, opened, picture, playwright, says, start, stop
+from conftest import CLASSIFY, ROOT, TOKEN, check_axe, open_page, playwright, save_screenshot, start, stop, wait_for_text
 
 WORDS = {
     "garden": "soil seed plant water root leaf prune compost mulch bed flower hedge".split(),
@@ -19,7 +19,7 @@ WORDS = {
 
 
 def texts(seed, count):
-    """Return labels and texts of random words: most of their own label, some of all."""
+    """Yield labels and texts of random words. Most words belong to the label, some to any label."""
     draw = random.Random(seed)
     everything = [word for words in WORDS.values() for word in words]
     for number in range(count):
@@ -29,7 +29,7 @@ def texts(seed, count):
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """Return a folder with a model of 120 documents, two of them wrong and two the same, and a pool."""
+    """Return a folder with a pool and a model. Two of its documents have a wrong label, and one is a copy."""
     folder = tmp_path_factory.mktemp("labeling")
     documents = [{"id": f"d{n}", "text": text, "labels": [label]} for n, (label, text) in enumerate(texts(1, 120))]
     documents[3]["labels"] = ["music"]  # kitchen, by its words
@@ -58,27 +58,27 @@ def server(folder):
 
 @pytest.fixture
 def page(browser, server):
-    with labeling(browser, server) as page:
+    with LabelingPage(browser, server) as page:
         yield page
 
 
-class labeling:
-    """A page on which the token was entered."""
+class LabelingPage:
+    """The labeling page, after the token was entered."""
 
     def __init__(self, browser, server):
-        self.opened = opened(browser, server, "/labeling")
+        self.context = open_page(browser, server, "/labeling")
 
     def __enter__(self):
-        page = self.opened.__enter__()
-        says(page, "#about", "Enter the token")
+        page = self.context.__enter__()
+        wait_for_text(page, "#about", "Enter the token")
         page.fill("#token", TOKEN)
         page.fill("#reviewer", "Ada")
         page.keyboard.press("Tab")
-        says(page, "#about", "documents labeled")
+        wait_for_text(page, "#about", "documents labeled")
         return page
 
     def __exit__(self, *error):
-        return self.opened.__exit__(*error)
+        return self.context.__exit__(*error)
 
 
 def api(server, path):
@@ -91,19 +91,19 @@ def labels_of(server, document):
     return json.loads(api(server, f"/v1/documents/{document}"))["labels"]
 
 
-def ready(page):
+def wait_until_ready(page):
     page.wait_for_selector("main[aria-busy=false]")
 
 
-def decided(page, count):
-    says(page, "#about", f"{count} of 30 documents labeled")
-    # The next document is there.
-    ready(page)
+def wait_until_labeled(page, count):
+    wait_for_text(page, "#about", f"{count} of 30 documents labeled")
+    # The next document is shown.
+    wait_until_ready(page)
 
 
 def press(page, key):
     page.evaluate("document.activeElement.blur()")
-    # Keys decide nothing before the document was seen.
+    # Keys are ignored for a moment after a document is shown.
     page.wait_for_timeout(300)
     page.keyboard.press(key)
 
@@ -113,12 +113,12 @@ def test_labeling_by_keyboard(page, server):
     offered = page.inner_text("#choices li >> nth=0 >> button").split()[1]
     assert page.inner_text("#reason").startswith("the model")
     press(page, "1")
-    decided(page, 1)
+    wait_until_labeled(page, 1)
     assert labels_of(server, first) == [offered]
     assert page.inner_text("#label-id") != first
-    # Undo gives the same document again.
+    # Undo shows the same document again.
     press(page, "u")
-    decided(page, 0)
+    wait_until_labeled(page, 0)
     assert page.inner_text("#label-id") == first
     with pytest.raises(urllib.error.HTTPError):
         labels_of(server, first)
@@ -127,13 +127,13 @@ def test_labeling_by_keyboard(page, server):
     assert press_again
     press(page, "s")
     playwright.expect(page.locator("#label-id")).not_to_have_text(first)
-    ready(page)
+    wait_until_ready(page)
     assert page.evaluate("document.activeElement.id") == "marked"
-    # A label that the model does not have is added after a question.
+    # A label that the model does not have is added after a confirmation.
     second = page.inner_text("#label-id")
     page.fill("#other", "theater")
     page.keyboard.press("Enter")
-    decided(page, 1)
+    wait_until_labeled(page, 1)
     assert labels_of(server, second) == ["theater"]
     exported = [json.loads(line) for line in api(server, "/v1/labeling/export").splitlines()]
     assert [(one["id"], one["labels"]) for one in exported] == [(second, ["theater"])]
@@ -146,23 +146,23 @@ def test_every_tab_is_accessible(page, scheme):
     page.wait_for_timeout(500)
     for tab in ["label", "review", "find", "progress"]:
         page.click(f"#{tab}-tab")
-        ready(page)
+        wait_until_ready(page)
         if tab == "find":
             page.fill("#find-text", "guitar chord")
             page.keyboard.press("Enter")
             page.wait_for_selector("#found-list li")
-        picture(page, f"labeling-{tab}-{scheme}")
+        save_screenshot(page, f"labeling-{tab}-{scheme}")
         check_axe(page)
     page.set_viewport_size({"width": 360, "height": 740})
     for tab in ["label", "review", "find", "progress"]:
         page.click(f"#{tab}-tab")
-        ready(page)
+        wait_until_ready(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, tab
-        picture(page, f"labeling-{tab}-phone-{scheme}")
+        save_screenshot(page, f"labeling-{tab}-phone-{scheme}")
 
 
 def test_two_people_get_different_documents(browser, server):
-    with labeling(browser, server) as ada, labeling(browser, server) as bob:
+    with LabelingPage(browser, server) as ada, LabelingPage(browser, server) as bob:
         seen = set()
         for count in range(1, 9, 2):
             one, other = ada.inner_text("#label-id"), bob.inner_text("#label-id")
@@ -170,30 +170,30 @@ def test_two_people_get_different_documents(browser, server):
             assert not {one, other} & seen
             seen |= {one, other}
             press(ada, "1")
-            decided(ada, count)
+            wait_until_labeled(ada, count)
             press(bob, "1")
-            decided(bob, count + 1)
+            wait_until_labeled(bob, count + 1)
 
 
 def test_nothing_is_lost_when_the_server_is_killed(browser, folder):
     pool = ["--pool", str(folder / "pool.jsonl")]
     process, address = start(folder, *pool)
-    with labeling(browser, address) as page:
+    with LabelingPage(browser, address) as page:
         skipped = page.inner_text("#label-id")
         press(page, "s")
         playwright.expect(page.locator("#label-id")).not_to_have_text(skipped)
         labeled = {}
         for count in range(1, 6):
-            ready(page)
+            wait_until_ready(page)
             document = page.inner_text("#label-id")
             press(page, "1")
-            decided(page, count)
+            wait_until_labeled(page, count)
             labeled[document] = labels_of(address, document)
         process.kill()
         process.wait()
         process.stderr.close()
         press(page, "1")
-        says(page, "#message", "The server does not answer.")
+        wait_for_text(page, "#message", "The server does not answer.")
     process, address = start(folder, *pool)
     assert {one: labels_of(address, one) for one in labeled} == labeled
     progress = json.loads(api(address, "/v1/labeling"))
@@ -206,12 +206,12 @@ def test_nothing_is_lost_when_the_server_is_killed(browser, folder):
 
 def test_review(page, server):
     page.click("#review-tab")
-    says(page, "#finding", "The same text several times")
-    picture(page, "labeling-copies")
-    # First of all, copies with different labels: both get the label of the first.
+    wait_for_text(page, "#finding", "The same text several times")
+    save_screenshot(page, "labeling-copies")
+    # Copies with different labels come first. Both get the label of the first copy.
     assert page.inner_text("#review-choices li >> nth=1").split()[1:] == ["All", "get", "music"]
     press(page, "2")
-    ready(page)
+    wait_until_ready(page)
     assert labels_of(server, "copy") == ["music"]
     seen = []
     for _ in range(2):
@@ -222,19 +222,19 @@ def test_review(page, server):
         assert f"or rather {right}?" in heading
         assert page.locator("#contradictions li").count() > 0
         press(page, "2")
-        ready(page)
+        wait_until_ready(page)
         assert labels_of(server, document) == [right]
     assert sorted(seen) == ["d3", "d7"]
     press(page, "u")
-    ready(page)
+    wait_until_ready(page)
     assert page.inner_text("#reviewed .number") == seen[-1]
     press(page, "3")
-    ready(page)
+    wait_until_ready(page)
     with pytest.raises(urllib.error.HTTPError):
         labels_of(server, seen[-1])
-    # A removed document comes back.
+    # Undo restores a removed document.
     press(page, "u")
-    ready(page)
+    wait_until_ready(page)
     assert len(labels_of(server, seen[-1])) == 1
 
 
@@ -247,37 +247,37 @@ def test_many_documents_at_once(page, server):
     page.check("#all")
     page.fill("#bulk-label", "music")
     page.keyboard.press("Enter")
-    says(page, "#preview-text", f"{count} documents get the label music.")
+    wait_for_text(page, "#preview-text", f"{count} documents get the label music.")
     page.click("#cancel")
     assert not page.is_visible("#preview")
     page.click("#bulk button")
-    says(page, "#preview-text", f"{count} documents get the label music.")
+    wait_for_text(page, "#preview-text", f"{count} documents get the label music.")
     for box in range(3, count):
         page.uncheck(f"#found-list input >> nth={box}")
-    # The preview was of other documents.
+    # The preview is hidden, because the selection has changed.
     assert not page.is_visible("#preview")
     page.click("#bulk button")
-    says(page, "#preview-text", "3 documents get the label music.")
-    picture(page, "labeling-preview")
+    wait_for_text(page, "#preview-text", "3 documents get the label music.")
+    save_screenshot(page, "labeling-preview")
     page.click("#apply")
-    decided(page, 3)
-    says(page, "#said", "Labeled: 3 documents.")
+    wait_until_labeled(page, 3)
+    wait_for_text(page, "#said", "Labeled: 3 documents.")
     exported = [json.loads(line) for line in api(server, "/v1/labeling/export").splitlines()]
     assert [one["labels"] for one in exported] == [["music"]] * 3
     press(page, "u")
-    decided(page, 0)
+    wait_until_labeled(page, 0)
 
 
 def test_similar_documents_and_export(page):
     page.click("#similar")
-    says(page, "#found-title", "similar to p")
+    wait_for_text(page, "#found-title", "similar to p")
     page.click("#find-tab")
     page.fill("#find-text", "")
     page.fill("#find-label", "kitchen")
     page.click("#find-form button[type=submit]")
-    says(page, "#found-title", "may have the label kitchen")
+    wait_for_text(page, "#found-title", "may have the label kitchen")
     page.click("#progress-tab")
-    says(page, "#facts", "Left")
+    wait_for_text(page, "#facts", "Left")
     with page.expect_download() as download:
         page.click("#export")
     assert download.value.suggested_filename == "labeled.jsonl"
@@ -286,15 +286,15 @@ def test_similar_documents_and_export(page):
 def test_several_labels(browser, model, tmp_path):
     shutil.copy(model, tmp_path / "a.model")
     process, address = start(tmp_path, "--pool", str(ROOT / "corpora/sample/test.jsonl"))
-    with labeling(browser, address) as page:
+    with LabelingPage(browser, address) as page:
         document = page.inner_text("#label-id")
         before = page.locator("#choices [aria-pressed=true]").count()
         page.locator("#choices [aria-pressed=false]").first.click()
         assert page.locator("#choices [aria-pressed=true]").count() == before + 1
         press(page, "Enter")
-        says(page, "#about", "1 of")
+        wait_for_text(page, "#about", "1 of")
         assert len(labels_of(address, document)) == before + 1
-        picture(page, "labeling-several")
+        save_screenshot(page, "labeling-several")
         check_axe(page)
     stop(process)
 
@@ -302,11 +302,11 @@ def test_several_labels(browser, model, tmp_path):
 def test_without_a_pool(browser, model, tmp_path):
     shutil.copy(model, tmp_path / "a.model")
     process, address = start(tmp_path)
-    with opened(browser, address, "/labeling") as page:
+    with open_page(browser, address, "/labeling") as page:
         page.fill("#token", TOKEN)
         page.keyboard.press("Tab")
-        says(page, "#message", "without documents to label (--pool)")
-    with opened(browser, address) as page:
-        says(page, "#about", "documents")
+        wait_for_text(page, "#message", "without documents to label (--pool)")
+    with open_page(browser, address) as page:
+        wait_for_text(page, "#about", "documents")
         assert not page.is_visible("#labeling-link")
     stop(process)

@@ -1,20 +1,20 @@
-"""Browser tests of the page of `classify serve` on which texts are classified. See conftest.py."""
+"""Browser tests of the main page of `classify serve`. See conftest.py."""
 
 import json
 import urllib.request
 
 import pytest
 
-from conftest import MILK, TOKEN, check_axe, picture, playwright, says
+from conftest import MILK, TOKEN, check_axe, playwright, save_screenshot, wait_for_text
 
 
-def ask(page, text):
+def classify(page, text):
     page.fill("#text", text)
     page.click("#go")
     page.wait_for_selector("#go:enabled")
 
 
-def given(page):
+def predicted_labels(page):
     return page.eval_on_selector_all("#scores .given .name", "all => all.map(one => one.textContent)")
 
 
@@ -22,8 +22,8 @@ def given(page):
 def test_labels_and_marks(page, scheme):
     page.emulate_media(color_scheme=scheme)
     check_axe(page)
-    ask(page, MILK)
-    assert given(page) == ["cooking"]
+    classify(page, MILK)
+    assert predicted_labels(page) == ["cooking"]
     assert page.inner_text("#marked") == MILK
     marked = page.eval_on_selector_all("#marked mark", "all => all.map(one => one.textContent)")
     assert "milk" in marked and "sugar" in marked
@@ -33,14 +33,14 @@ def test_labels_and_marks(page, scheme):
     assert page.locator("#neighbors li >> nth=0").locator("mark").count() > 0
     page.click("#terms summary >> nth=0")
     assert "sugar" in page.inner_text("#terms")
-    picture(page, scheme)
+    save_screenshot(page, scheme)
     check_axe(page)
 
 
 def test_phone(page):
     page.set_viewport_size({"width": 360, "height": 740})
-    ask(page, MILK)
-    picture(page, "phone")
+    classify(page, MILK)
+    save_screenshot(page, "phone")
     # No element is wider than the screen.
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     check_axe(page)
@@ -48,32 +48,32 @@ def test_phone(page):
 
 def test_a_correction_changes_the_next_answer(page, server):
     odd = "zyzzyva zyzzyva quokka"
-    ask(page, odd)
-    assert given(page) != ["animals"]
+    classify(page, odd)
+    assert predicted_labels(page) != ["animals"]
     page.fill("#right", "animals")
     page.fill("#token", TOKEN)
     page.click("#correct button[type=submit]")
-    says(page, "#learned", "Learned")
+    wait_for_text(page, "#learned", "Learned")
     # All words are unknown to the model, so the document has no neighbors.
     assert "Learned: animals" in page.inner_text("#learned")
     text = MILK + " Quokka."
-    ask(page, text)
-    assert given(page) == ["cooking"]
+    classify(page, text)
+    assert predicted_labels(page) == ["cooking"]
     page.fill("#right", "animals")
     page.click("#correct button[type=submit]")
     playwright.expect(page.locator("#neighbors li >> nth=0")).to_contain_text("animals")
-    ask(page, text)
+    classify(page, text)
     nearest = page.inner_text("#neighbors li >> nth=0")
     assert "animals" in nearest and "similarity 1.000" in nearest
     assert page.locator("#scores .name:text-is('animals')").count() == 1
     page.click("#undo")
-    says(page, "#learned", "Undone")
-    ask(page, text)
+    wait_for_text(page, "#learned", "Undone")
+    classify(page, text)
     assert page.locator("#scores .name:text-is('animals')").count() == 0
 
 
 def test_a_wrong_token(page, server):
-    ask(page, MILK)
+    classify(page, MILK)
     page.fill("#right", "animals")
     page.fill("#token", "not the token of this server")
     page.click("#correct button[type=submit]")
@@ -85,12 +85,12 @@ def test_a_wrong_token(page, server):
 
 def test_markup_is_text(page, server):
     evil = "milk <script>document.title = 'evil'</script> <img src=x onerror=\"document.title='evil'\"> sugar"
-    ask(page, evil)
+    classify(page, evil)
     assert page.inner_text("#marked") == evil
     page.fill("#right", "<img src=x onerror=document.title='evil'>")
     page.fill("#token", TOKEN)
     page.click("#correct button[type=submit]")
-    says(page, "#learned", "Learned")
+    wait_for_text(page, "#learned", "Learned")
     page.fill("#find", "<img")
     page.click("#label-list button")
     page.wait_for_selector("#browse:not([hidden])")
@@ -105,7 +105,7 @@ def test_ten_megabytes(page):
     page.evaluate("text => { document.getElementById('text').value = text; }", text)
     page.click("#go")
     page.wait_for_selector("#go:enabled", timeout=60_000)
-    assert given(page) == ["cooking"]
+    assert predicted_labels(page) == ["cooking"]
     # The text exceeds the limit of the server.
     page.evaluate("text => { document.getElementById('text').value = text + text; }", text)
     page.click("#go")
@@ -123,7 +123,7 @@ def test_a_file_that_is_dropped(page):
         MILK,
     )
     page.wait_for_selector("#scores .given")
-    assert given(page) == ["cooking"]
+    assert predicted_labels(page) == ["cooking"]
 
 
 def test_keyboard(page):
@@ -145,8 +145,8 @@ def test_labels_and_their_documents(page):
     page.wait_for_selector("#documents li")
     assert "1 to 20 of" in page.inner_text("#browse-title")
     page.click("#after")
-    says(page, "#browse-title", "21 to")
-    picture(page, "labels")
+    wait_for_text(page, "#browse-title", "21 to")
+    save_screenshot(page, "labels")
     check_axe(page)
 
 
@@ -160,5 +160,5 @@ def test_the_api_page(page, server):
     page.goto(f"{server}/api")
     page.wait_for_selector("#operations section")
     assert "POST /v1/predict" in page.inner_text("#operations")
-    picture(page, "api")
+    save_screenshot(page, "api")
     check_axe(page)

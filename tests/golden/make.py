@@ -1,6 +1,6 @@
 """Generates sklearn.json: the weights of scikit-learn's TfidfVectorizer with default parameters.
 
-The documents are the first ones of corpora/sample/train.jsonl and some unusual ones.
+The documents are the first 60 documents of corpora/sample/train.jsonl and some unusual texts.
 
     python tests/golden/make.py > tests/golden/sklearn.json     (scikit-learn 1.9.1)
 """

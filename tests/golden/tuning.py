@@ -4,8 +4,8 @@ implementations.
     python tests/golden/tuning.py > tests/golden/tuning.json     (scikit-learn 1.9.1, scipy 1.17.1)
 
 Thresholds are found by brute force: every threshold halfway between two scores (or between the
-lowest score and 0, or above the highest score) is evaluated with scikit-learn's f1_score. Of
-equally good thresholds, the highest is chosen. `micromacro` follows LibMultiLabel's
+lowest score and 0, or above the highest score) is evaluated with scikit-learn's f1_score. If
+several thresholds are equally good, the highest is chosen. `micromacro` follows LibMultiLabel's
 `train_thresholding` on given scores. It processes labels by decreasing frequency. For each label,
 it chooses the threshold that maximizes its F1 / (labels so far) + the micro F1 of the labels so
 far.
@@ -114,9 +114,9 @@ def mcut(row, order):
     """Largeron et al. 2012: the labels before the largest gap between scores."""
     if not order:
         return []
-    falling = [row[i] for i in order] + [0.0]
-    falls = [a - b for a, b in zip(falling, falling[1:])]
-    return order[: int(np.argmax(falls)) + 1]
+    descending = [row[i] for i in order] + [0.0]
+    gaps = [a - b for a, b in zip(descending, descending[1:])]
+    return order[: int(np.argmax(gaps)) + 1]
 
 
 def pcut(factor):
@@ -224,7 +224,7 @@ def micromacro_undivided(labels):
     return out
 
 
-assert micromacro(rare) != micromacro_undivided(rare), "the example tells nothing"
+assert micromacro(rare) != micromacro_undivided(rare), "the example does not distinguish the methods"
 
 json.dump(
     {

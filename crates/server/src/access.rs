@@ -13,7 +13,7 @@ use crate::options::Token;
 use crate::parameters::check_escapes;
 use crate::shared::Shared;
 
-/// Number of documents that a response answers; attached to the response as an extension.
+/// Number of documents that a response answers. Attached to the response as an extension.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredDocuments(pub(crate) u64);
 
@@ -43,12 +43,12 @@ pub(crate) async fn check_write(
 
 fn check_token(token: Option<&Token>, headers: &HeaderMap) -> Result<(), Failure> {
     let header = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-    let word = header.and_then(|header| {
-        let (scheme, word) = header.split_at_checked("bearer ".len())?;
-        scheme.eq_ignore_ascii_case(b"bearer ").then_some(word)
+    let secret = header.and_then(|header| {
+        let (scheme, secret) = header.split_at_checked("bearer ".len())?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(secret)
     });
-    match word {
-        Some(word) if token.is_some_and(|token| token.is(word)) => Ok(()),
+    match secret {
+        Some(secret) if token.is_some_and(|token| token.matches(secret)) => Ok(()),
         Some([_, ..]) => Err(Failure::WrongToken),
         _ => Err(Failure::NoToken),
     }
@@ -61,8 +61,8 @@ pub(crate) async fn name_methods(request: Request, next: Next) -> Response {
     if response.status() == StatusCode::METHOD_NOT_ALLOWED
         && let Some(allowed) = response.headers().get(header::ALLOW).cloned()
     {
-        let named = Failure::MethodNotAllowed { method, allowed }.into_response();
-        let (parts, body) = named.into_parts();
+        let replacement = Failure::MethodNotAllowed { method, allowed }.into_response();
+        let (parts, body) = replacement.into_parts();
         response.headers_mut().remove(header::CONTENT_LENGTH);
         response.headers_mut().extend(parts.headers);
         *response.body_mut() = body;

@@ -13,7 +13,7 @@ use crate::queue::{AnswerMode, AnsweredRequest, Results};
 
 /// Maximum number of terms that support a label in an explanation, and of terms that oppose it.
 const EXPLAINED_TERMS: usize = 20;
-/// Maximum number of explanations of one request.
+/// Maximum number of explanations in one request.
 const MAX_EXPLANATIONS: usize = 64;
 /// Maximum number of documents per batch of a stream.
 const MAX_STREAM_BATCH: usize = 64;
@@ -98,7 +98,7 @@ impl Question {
         })
     }
 
-    /// Asks for an explanation with marks, which one document may have.
+    /// Requests an explanation with marks, which is allowed for a single document only.
     pub(crate) fn with_marks() -> Self {
         let kind = AnswerKind::Explanation;
         Self { kind, k: None, scores: None, neighbors: false, texts: false, marks: true }
@@ -150,11 +150,11 @@ impl Question {
             self.write(answered, 0, &mut out);
         } else {
             out.extend_from_slice(b"{\"answers\":[");
-            for at in 0..answered.documents.len() {
-                if at > 0 {
+            for index in 0..answered.documents.len() {
+                if index > 0 {
                     out.push(b',');
                 }
-                self.write(answered, at, &mut out);
+                self.write(answered, index, &mut out);
             }
             out.extend_from_slice(b"]}");
         }
@@ -162,19 +162,20 @@ impl Question {
         out
     }
 
-    /// Writes the answer for the document at index `at`.
-    pub(crate) fn write(&self, answered: &AnsweredRequest, at: usize, out: &mut Vec<u8>) {
+    /// Writes the answer for the document at `index`.
+    pub(crate) fn write(&self, answered: &AnsweredRequest, index: usize, out: &mut Vec<u8>) {
         let AnsweredRequest { live, documents, results } = answered;
         let model = live.model();
-        let document = &documents[at];
+        let document = &documents[index];
         let result = match results {
             Results::Explanations(explanations) if self.marks => {
                 let text = text_of(&document.content);
-                let marked = explanations[at].marked(model, &document.id, &text, EXPLAINED_TERMS);
+                let marked =
+                    explanations[index].marked(model, &document.id, &text, EXPLAINED_TERMS);
                 serde_json::to_writer(out, &marked)
             }
             Results::Explanations(explanations) => {
-                let mut named = explanations[at].named(model, &document.id, EXPLAINED_TERMS);
+                let mut named = explanations[index].named(model, &document.id, EXPLAINED_TERMS);
                 if !self.texts {
                     named.without_texts();
                 }
@@ -187,7 +188,7 @@ impl Question {
                     texts: self.texts,
                     learned: model.learned_votes().filter(|_| live.options.vote.learned),
                 };
-                let answer = Answer::new(model, &document.id, &predictions[at], extras);
+                let answer = Answer::new(model, &document.id, &predictions[index], extras);
                 serde_json::to_writer(out, &answer)
             }
         };

@@ -113,7 +113,7 @@ impl Connections {
     }
 }
 
-/// Reloads the model on a separate thread if there is a reason to.
+/// Reloads the model on a separate thread if `cause` requires it.
 fn reload(state: &Arc<State>, cause: ReloadCause) {
     let state = Arc::clone(state);
     tokio::task::spawn_blocking(move || state.reload(cause));

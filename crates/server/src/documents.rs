@@ -19,7 +19,7 @@ pub(crate) struct DocumentRules {
     pub(crate) max_documents: usize,
     pub(crate) labels: LabelUse,
     pub(crate) ids: IdUse,
-    /// Collects notes from reading, if they are to be reported.
+    /// Collects notes from reading, if they must be reported.
     pub(crate) notes: Option<Arc<Notes>>,
 }
 
@@ -45,8 +45,8 @@ pub(crate) struct OneText {
     /// Identifier, which the answer repeats.
     #[serde(default)]
     id: Option<String>,
-    /// The text. For models of features, use the field `features`. For models of several columns,
-    /// use the names of the columns.
+    /// The text. If the model was trained on features, send the field `features` instead. If it was
+    /// trained on several columns, send one field for each column.
     #[schema(example = "The band played three new songs.")]
     text: String,
 }
@@ -118,7 +118,8 @@ fn parse_json(
     Ok(RequestDocuments { documents, is_one: true })
 }
 
-/// Reads a document from each line of JSON. Messages call a line `name`, followed by its number.
+/// Reads a document from each line of JSON. Error messages refer to a line by `name` and its
+/// number.
 pub(crate) fn parse_lines(
     name: &str,
     text: &str,

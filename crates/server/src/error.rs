@@ -31,17 +31,16 @@ pub enum ServerError {
     /// The documents of the pool cannot be prepared for labeling.
     #[error("the pool cannot be prepared for labeling: {0}")]
     Pool(#[from] TrainError),
-    /// The documents of the pool cannot be predicted.
-    #[error("the pool cannot be predicted: {0}")]
+    /// The labels of the pool's documents cannot be predicted.
+    #[error("the labels of the pool cannot be predicted: {0}")]
     PoolPrediction(#[from] ClassifyError),
-    /// Several documents of the pool have an identifier.
+    /// Several documents of the pool have the same identifier.
     #[error(
-        "several documents of the pool have the identifier `{}`; labeling needs one for each \
-         document",
+        "several documents of the pool have the identifier `{}`; identifiers must be unique",
         classify::printable::printable(_0)
     )]
     RepeatedId(String),
-    /// The file of decisions cannot be read.
+    /// The decisions file cannot be read.
     #[error("{}: {source}", path.display())]
     Decisions {
         /// The file.
@@ -66,8 +65,8 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether the cause may disappear without a change of the model's files: too many open
-    /// files, too little memory, or another process that changes the model.
+    /// Whether the cause may disappear although the model's files stay the same. Examples are too
+    /// many open files, too little memory, and another process that changes the model.
     pub(crate) fn is_transient(&self) -> bool {
         let is_io_error = |error: &ModelError| {
             matches!(&error.problem, ModelProblem::Read(_) | ModelProblem::Write(_))

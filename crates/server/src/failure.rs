@@ -1,7 +1,7 @@
 //! Failed requests and their responses: an HTTP status, and JSON with a code for programs and a
 //! message for people.
 //!
-//! This module words the errors of the library for clients. Details for the operator, such as file
+//! This module phrases the library's errors for clients. Details for the operator, such as file
 //! paths, are logged where the error occurs.
 
 use axum::Json;
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::notes::closest_label;
 
-/// Source name of the only document of a request. Messages about it contain no number.
+/// Source name of the only document in a request. Error messages about it contain no number.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
 /// Reason why a request is refused or fails.
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     /// The path supports other methods only.
     MethodNotAllowed {
         method: Method,
-        /// The supported methods, as in the header `allow`.
+        /// The supported methods, as listed in the header `allow`.
         allowed: HeaderValue,
     },
     /// The request is addressed to another host.
@@ -61,7 +61,7 @@ pub(crate) enum Failure {
     Document(CorpusError),
     /// A change does not fit the model.
     Change(ChangeError),
-    /// A change has a label that the model does not have.
+    /// A change contains a label that the model does not have.
     NewLabel {
         label: String,
         /// The most similar label of the model.
@@ -95,16 +95,16 @@ pub(crate) enum Failure {
     /// The server has no pool of documents to label.
     NoPool,
     /// Somebody else changed the document after it was shown.
-    DecidedMeanwhile {
+    EditConflict {
         id: String,
-        /// The labels that it has now; empty if it is not in the model.
+        /// The current labels of the document; empty if it is not in the model.
         labels: Vec<String>,
     },
-    /// The client has not decided anything that it could withdraw.
+    /// The client has no decisions to withdraw.
     NothingToUndo,
     /// The removed document cannot be added again.
     CannotRestore(String),
-    /// The file of decisions could not be written.
+    /// The decisions file could not be written.
     NotRecorded,
     /// The client stopped reading the answers.
     ClientGone,
@@ -151,7 +151,7 @@ impl Failure {
             Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) | Self::NoPool => {
                 StatusCode::NOT_FOUND
             }
-            Self::DecidedMeanwhile { .. } | Self::NothingToUndo | Self::CannotRestore(_) => {
+            Self::EditConflict { .. } | Self::NothingToUndo | Self::CannotRestore(_) => {
                 StatusCode::CONFLICT
             }
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
@@ -203,7 +203,7 @@ impl Failure {
             Self::Closed => "closed",
             Self::NotSearchable => "changed-on-disk",
             Self::NoPool => "no-pool",
-            Self::DecidedMeanwhile { .. } => "decided",
+            Self::EditConflict { .. } => "decided",
             Self::NothingToUndo | Self::CannotRestore(_) => "undo",
             Self::NotRecorded => "not-recorded",
             Self::ClientGone => "gone",
@@ -291,7 +291,7 @@ impl Failure {
                  the server's log has the reason"
             }
             Self::NoPool => "the server was started without documents to label (--pool)",
-            Self::DecidedMeanwhile { id, labels } => return meanwhile_message(id, labels),
+            Self::EditConflict { id, labels } => return conflict_message(id, labels),
             Self::NothingToUndo => "there is nothing to undo",
             Self::CannotRestore(id) => {
                 let id = printable(id);
@@ -301,7 +301,7 @@ impl Failure {
                 );
             }
             Self::NotRecorded => {
-                "the file of decisions could not be written; changed labels are in the model, but \
+                "the decisions file could not be written; changed labels are in the model, but \
                  other decisions are lost; the server's log has the reason"
             }
             Self::ClientGone => "the client stopped reading the answers",
@@ -317,12 +317,12 @@ impl Failure {
 }
 
 /// Returns the message for a document that somebody else changed.
-fn meanwhile_message(id: &str, labels: &[String]) -> String {
+fn conflict_message(id: &str, labels: &[String]) -> String {
     let now = match labels {
         [] => "it has no labels now".to_owned(),
         labels => format!("its labels are now `{}`", printable(labels.join("`, `"))),
     };
-    format!("document `{}` was decided by somebody else; {now}", printable(id))
+    format!("somebody else already decided on document `{}`; {now}", printable(id))
 }
 
 /// Returns the message for an invalid document, with its position in the request.
@@ -461,15 +461,15 @@ mod tests {
     #[tokio::test]
     async fn wrong_and_missing_tokens_differ() {
         let server = TestServer::with(|options| options.protect_reads = true);
-        let asked = |authorization: Option<&str>| {
+        let send = |authorization: Option<&str>| {
             let mut request = Request::builder().uri("/v1/model").header("host", "localhost");
             if let Some(authorization) = authorization {
                 request = request.header("authorization", authorization);
             }
             server.request(request, Body::empty())
         };
-        let missing = asked(None).await;
-        let wrong = asked(Some("Bearer something-else")).await;
+        let missing = send(None).await;
+        let wrong = send(Some("Bearer something-else")).await;
         for reply in [&missing, &wrong] {
             assert_eq!((reply.status, reply.code()), (StatusCode::UNAUTHORIZED, "token".into()));
             assert_eq!(reply.headers["www-authenticate"], "Bearer");

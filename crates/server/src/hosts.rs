@@ -19,11 +19,11 @@ impl AllowedHosts {
         let mut names = options.allowed_hosts.clone();
         let ip = options.listen.ip();
         if ip.is_loopback() {
-            let own_names = match ip {
+            let own_name = match ip {
                 IpAddr::V4(ip) => ip.to_string(),
                 IpAddr::V6(ip) => format!("[{ip}]"),
             };
-            names.extend([own_names, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
+            names.extend([own_name, "localhost".into(), "127.0.0.1".into(), "[::1]".into()]);
         }
         Self(names)
     }

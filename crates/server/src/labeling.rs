@@ -1,19 +1,19 @@
-//! Labeling: which documents of a pool to label next, which labels to review, and what was decided.
+//! Labeling: proposes documents of a pool to label and labels to review, and records decisions.
 //!
 //! ```text
-//! pool ─▶ proposed document ─▶ decision ─▶ model and file of decisions ─▶ changed predictions ─┐
-//!              └─────────────────────────────────────────────────────────────────────────────┘
+//! pool ─▶ proposed document ─▶ decision ─▶ model and decisions file ─▶ changed predictions ─┐
+//!              └────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A [`Labeling`] holds the pool, which never changes, and a [`Board`], which changes with each
-//! decision. Labels are in the model; the file of decisions has everything else. A decision is on
-//! disk before it is confirmed.
+//! A [`Labeling`] holds the pool, which never changes, and an [`Inner`], which changes with each
+//! decision. Labels are stored in the model; the decisions file stores everything else. A decision
+//! is on disk before it is confirmed.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `claims` | which documents each client works on |
-//! | `decisions` | the file of decisions |
-//! | `predictions` | what the model says about the pool, updated after each decision |
+//! | `claims` | the documents that each client is working on |
+//! | `decisions` | the decisions file |
+//! | `predictions` | the model's predictions for the pool, updated after each decision |
 //! | `review` | labels that are probably wrong, and duplicates |
 
 mod claims;
@@ -38,7 +38,7 @@ use serde::Serialize;
 use self::claims::Claims;
 pub(crate) use self::claims::Tab;
 pub(crate) use self::decisions::{Action, Point};
-use self::decisions::{Decided, DecisionFile, Line, same};
+use self::decisions::{DecisionFile, DecisionState, Line, have_same_labels};
 use self::predictions::Predictions;
 pub(crate) use self::review::Finding;
 use crate::error::ServerError;
@@ -53,33 +53,33 @@ pub(crate) struct Labeling {
     documents: Vec<Document>,
     rows: HashMap<String, u32>,
     pool: Pool,
-    /// The findings about the documents of the model, or why there are none; empty while they are
-    /// being searched.
+    /// The findings about the documents of the model, or the reason why there are none. Empty while
+    /// the documents are being checked.
     findings: OnceLock<Result<Vec<Finding>, String>>,
-    board: Mutex<Board>,
+    inner: Mutex<Inner>,
 }
 
 /// The part of the state that changes with each decision.
 #[derive(Debug)]
-struct Board {
+struct Inner {
     predictions: Predictions,
-    decided: Decided,
+    decided: DecisionState,
     file: DecisionFile,
     claims: Claims,
-    /// The requests that each client can withdraw, last request last.
+    /// The requests that each client can withdraw, in order.
     undo: HashMap<String, Vec<Withdrawal>>,
 }
 
-/// How to withdraw the decisions of one request.
+/// The decisions of one request, which can be withdrawn.
 #[derive(Debug)]
-struct Withdrawal(Vec<Before>);
+struct Withdrawal(Vec<MadeDecision>);
 
-/// A document before a decision.
+/// A decision that was made, with the earlier state of its document.
 #[derive(Debug)]
-struct Before {
+struct MadeDecision {
     id: String,
     action: Action,
-    /// Whether it was kept or skipped.
+    /// Whether the document was kept or skipped before.
     mark: Option<Action>,
     state: StateBefore,
     /// The labels after the decision; empty if the document is not in the model.
@@ -104,14 +104,14 @@ pub(crate) struct Decision {
     pub(crate) id: String,
     pub(crate) action: Action,
     pub(crate) labels: Vec<String>,
-    /// The labels that the client saw, if it says so.
+    /// The labels that the client saw, if it reports them.
     pub(crate) seen: Option<Vec<String>>,
 }
 
 /// The person who decides, and their page.
 #[derive(Debug, Clone)]
 pub(crate) struct Reviewer {
-    /// Identifies the page of a browser.
+    /// Identifies the browser page.
     pub(crate) client: String,
     pub(crate) name: String,
 }
@@ -120,7 +120,7 @@ pub(crate) struct Reviewer {
 #[derive(Debug)]
 pub(crate) struct Proposal {
     pub(crate) row: u32,
-    /// Why it is proposed, as JSON.
+    /// The reason for the proposal, as JSON.
     pub(crate) reason: serde_json::Value,
     /// How uncertain its prediction is, from 0 to 1.
     pub(crate) uncertainty: f64,
@@ -129,22 +129,22 @@ pub(crate) struct Proposal {
 /// The progress of labeling.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct Progress {
-    /// Number of documents of the pool.
+    /// Number of documents in the pool.
     documents: usize,
-    /// Number of them in the model.
+    /// Number of these documents in the model.
     labeled: usize,
     /// Number of documents without labels that are not shown again.
     skipped: usize,
     /// Number of documents that wait for labels.
     left: usize,
-    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if nothing
-    /// is left, or the model is not calibrated.
+    /// The expected share of correct labels in the rest of the pool, from 0 to 1. `null` if no
+    /// document is left, or the model is not calibrated.
     expected: Option<f64>,
-    /// Among the last 50 documents that got labels one at a time, the number of right predictions.
+    /// Number of correct predictions among the last 50 documents that were labeled one at a time.
     right: usize,
-    /// Number of these documents.
+    /// Number of documents that `right` is based on, at most 50.
     right_of: usize,
-    /// The state after each decision, at most 200 of them.
+    /// The state after each decision; at most 200 points.
     history: Vec<Point>,
     review: ReviewProgress,
 }
@@ -156,9 +156,9 @@ pub(crate) struct ReviewProgress {
     is_checking: bool,
     /// Number of findings that remain.
     left: usize,
-    /// Number of findings at first.
+    /// Initial number of findings.
     found: usize,
-    /// Why the documents cannot be reviewed.
+    /// The reason why the documents cannot be reviewed, if any.
     why_not: Option<String>,
 }
 
@@ -170,11 +170,11 @@ pub(crate) struct FoundDocument {
     text: String,
     /// Its labels in the model; `null` if it is not in the model.
     labels: Option<Vec<String>>,
-    /// The cosine, or the score of the label that was searched for.
+    /// The cosine similarity, or the score of the label that was searched for.
     similarity: f64,
 }
 
-/// A search.
+/// A search query.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
     Text(String),
@@ -183,10 +183,11 @@ pub(crate) enum Query {
     Label(String),
 }
 
-/// Minimum uncertainty, so that documents with certain predictions are proposed after all others.
-const CERTAIN: f64 = 1e-3;
-/// Number of recent decisions in which predictions are counted.
-const RECENT: usize = 50;
+/// Minimum uncertainty. It ensures that documents with certain predictions are also proposed, after
+/// all others.
+const MIN_UNCERTAINTY: f64 = 1e-3;
+/// Maximum number of recent decisions in which correct predictions are counted.
+const MAX_RECENT: usize = 50;
 /// Maximum number of points of the history in an answer.
 const MAX_POINTS: usize = 200;
 /// Maximum number of requests that a client can withdraw.
@@ -194,7 +195,7 @@ const MAX_UNDO: usize = 100;
 /// Maximum number of clients that can withdraw requests.
 const MAX_CLIENTS: usize = 1000;
 /// Maximum number of characters of a text in search results.
-const EXCERPT: usize = 1000;
+const MAX_EXCERPT: usize = 1000;
 
 impl Labeling {
     /// Prepares a pool of documents for a model.
@@ -219,15 +220,16 @@ impl Labeling {
             return Err(ServerError::RepeatedId(example));
         }
         let predictions = Predictions::new(live, &documents)?;
-        let board =
-            Board { predictions, decided, file, claims: Claims::default(), undo: HashMap::new() };
+        let inner =
+            Inner { predictions, decided, file, claims: Claims::default(), undo: HashMap::new() };
         let findings = OnceLock::new();
-        Ok(Self { documents, rows, pool, findings, board: Mutex::new(board) })
+        Ok(Self { documents, rows, pool, findings, inner: Mutex::new(inner) })
     }
 
-    /// Checks the documents of the model. Takes a while; until then, there is nothing to review.
+    /// Checks the documents of the model. This takes a while. Until it ends, there is nothing to
+    /// review.
     pub(crate) fn check(&self, live: &LiveModel, engines: &Engines) {
-        let found = match review::reason_against(live) {
+        let found = match review::unreviewable_reason(live) {
             Some(reason) => Err(reason.to_owned()),
             None => catch_unwind(AssertUnwindSafe(|| review::find(live, engines)))
                 .unwrap_or_else(|_| Err("the check failed".to_owned())),
@@ -243,60 +245,61 @@ impl Labeling {
         &self.documents[row as usize]
     }
 
-    /// Locks the board, and returns it with the live model, which the board has seen.
-    fn board(&self, state: &State) -> (MutexGuard<'_, Board>, Arc<LiveModel>) {
-        // Every change of a board is complete at each point where it can panic.
-        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Locks the inner state, updates it for the live model, and returns both.
+    fn lock(&self, state: &State) -> (MutexGuard<'_, Inner>, Arc<LiveModel>) {
+        // The state is consistent at each point where a change can panic.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let live = state.live();
-        if board.predictions.see(&live, &self.documents) {
-            // Removed documents have the terms of the old model.
-            board.undo.clear();
+        if inner.predictions.sync(&live, &self.documents) {
+            // A withdrawal would restore documents with the terms of the old model.
+            inner.undo.clear();
         }
-        (board, live)
+        (inner, live)
     }
 
-    /// Returns the document of the pool that a client should label next: the one that it already
-    /// has, or a proposal; copies of other documents come last. `None` if every document is
-    /// labeled, skipped, or shown to others.
+    /// Returns the document of the pool that a client should label next: the document that the
+    /// client has already claimed, or a new proposal. Copies of other documents come last. Returns
+    /// `None` if every document is labeled, skipped, or claimed by another client.
     pub(crate) fn next(&self, state: &State, client: &str) -> Option<Proposal> {
-        let (mut board, _) = self.board(state);
-        let board = &mut *board;
-        let is_open = |row: u32| board.is_open(row, self.document(row));
-        let own = board.claims.of(client, Tab::Label).first();
-        let own = own.and_then(|id| self.rows.get(id)).copied().filter(|&row| is_open(row));
-        let row = own.or_else(|| {
-            let claimed: HashSet<&str> = board.claims.of_others(client).collect();
+        let (mut inner, _) = self.lock(state);
+        let inner = &mut *inner;
+        let is_open = |row: u32| inner.is_open(row, self.document(row));
+        let claimed_row = inner.claims.of(client, Tab::Label).first();
+        let claimed_row =
+            claimed_row.and_then(|id| self.rows.get(id)).copied().filter(|&row| is_open(row));
+        let row = claimed_row.or_else(|| {
+            let claimed: HashSet<&str> = inner.claims.of_others(client).collect();
             let is_free = |row: u32| is_open(row) && !claimed.contains(&*self.document(row).id);
             let rows = || (0u32..).zip(&self.documents).map(|(row, _)| row);
-            let uncertainty = |row: u32| board.predictions.uncertainty(row).max(CERTAIN);
+            let uncertainty = |row: u32| inner.predictions.uncertainty(row).max(MIN_UNCERTAINTY);
             let uncertainty: Vec<f64> =
                 rows().map(|row| if is_free(row) { uncertainty(row) } else { 0.0 }).collect();
-            let seed = board.decided.history().len() as u64;
+            let seed = inner.decided.history().len() as u64;
             let proposed = self.pool.propose(&uncertainty, 1, seed);
             proposed
                 .first()
                 .map(|proposal| proposal.row)
                 .or_else(|| rows().find(|&row| is_free(row)))
         })?;
-        board.claims.set(client, Tab::Label, vec![self.document(row).id.clone()]);
-        let reason = serde_json::to_value(board.predictions.reason(row)).unwrap_or_default();
-        Some(Proposal { row, reason, uncertainty: board.predictions.uncertainty(row) })
+        inner.claims.set(client, Tab::Label, vec![self.document(row).id.clone()]);
+        let reason = serde_json::to_value(inner.predictions.reason(row)).unwrap_or_default();
+        Some(Proposal { row, reason, uncertainty: inner.predictions.uncertainty(row) })
     }
 
-    /// Returns what a client should review next.
+    /// Returns the finding that a client should review next.
     pub(crate) fn next_finding(&self, state: &State, client: &str) -> Option<Finding> {
         let findings = self.findings.get()?.as_ref().ok()?;
-        let (mut board, live) = self.board(state);
-        let claimed: HashSet<&str> = board.claims.of_others(client).collect();
+        let (mut inner, live) = self.lock(state);
+        let claimed: HashSet<&str> = inner.claims.of_others(client).collect();
         let finding = findings.iter().find(|finding| {
-            finding.is_open(live.model(), &board.decided)
+            finding.is_open(live.model(), &inner.decided)
                 && !finding.ids().iter().any(|id| claimed.contains(&**id))
         })?;
-        board.claims.set(client, Tab::Review, finding.ids().to_vec());
+        inner.claims.set(client, Tab::Review, finding.ids().to_vec());
         Some(finding.clone())
     }
 
-    /// Makes decisions: all or none. Returns notes for the reviewer. Blocks the thread.
+    /// Makes either all decisions or none. Returns notes for the reviewer. Blocks the thread.
     pub(crate) fn decide(
         &self,
         state: &State,
@@ -304,7 +307,7 @@ impl Labeling {
         decisions: &[Decision],
         new_labels: NewLabelPolicy,
     ) -> Result<Vec<String>, Failure> {
-        let (mut board, live) = self.board(state);
+        let (mut inner, live) = self.lock(state);
         let mut edit = Edit::default();
         let mut ids = HashSet::new();
         for decision in decisions {
@@ -312,9 +315,9 @@ impl Labeling {
                 let what = format!("`{}` is decided twice in one request", decision.id);
                 return Err(Failure::Body(what));
             }
-            self.prepare(&board, &live, decision, &mut edit)?;
+            self.prepare(&inner, &live, decision, &mut edit)?;
         }
-        let predicted = self.predicted(&board, &live, decisions);
+        let predicted = self.predicted_labels(&inner, &live, decisions);
         let Edit { added, changes, mut before } = edit;
         let changes_model = !(added.is_empty() && changes.is_empty());
         let made = match state.edit(&added, changes, new_labels) {
@@ -328,55 +331,55 @@ impl Labeling {
             before.after = if made.is_ok() { stored } else { decision.labels.clone() };
         }
         let rows = decisions.iter().filter_map(|decision| self.rows.get(&decision.id).copied());
-        board.predictions.see(&live, &self.documents);
-        board.predictions.update(&live, &self.documents, &self.pool, &rows.collect::<Vec<u32>>());
-        let recorded = board.record(reviewer, &before, predicted.as_ref());
+        inner.predictions.sync(&live, &self.documents);
+        inner.predictions.update(&live, &self.documents, &self.pool, &rows.collect::<Vec<u32>>());
+        let recorded = inner.record(reviewer, &before, predicted.as_ref());
         if recorded.is_ok() || changes_model {
-            board.remember(&reviewer.client, Withdrawal(before));
+            inner.remember(&reviewer.client, Withdrawal(before));
         }
         recorded?;
         Ok(made?.notes)
     }
 
-    /// Returns what the model predicted, if the only decision gives labels to a document of the
-    /// pool for the first time.
-    fn predicted(
+    /// Returns the predicted labels if the only decision labels a document of the pool for the
+    /// first time.
+    fn predicted_labels(
         &self,
-        board: &Board,
+        inner: &Inner,
         live: &LiveModel,
         decisions: &[Decision],
     ) -> Option<Vec<String>> {
         let [Decision { action: Action::Label, id, .. }] = decisions else { return None };
         let row = self.rows.get(id).filter(|_| live.model().row_of(id).is_none())?;
-        Some(board.predictions.labels(*row))
+        Some(inner.predictions.labels(*row))
     }
 
     /// Adds a decision to an edit.
     fn prepare(
         &self,
-        board: &Board,
+        inner: &Inner,
         live: &LiveModel,
         decision: &Decision,
         edit: &mut Edit,
     ) -> Result<(), Failure> {
         let Decision { id, action, labels, seen } = decision;
-        let there = live.model().row_of(id);
-        let now = labels_of(live, id);
+        let model_row = live.model().row_of(id);
+        let current_labels = labels_of(live, id);
         if let Some(seen) = seen
-            && !same(seen, &now)
+            && !have_same_labels(seen, &current_labels)
         {
-            return Err(Failure::DecidedMeanwhile { id: id.clone(), labels: now });
+            return Err(Failure::EditConflict { id: id.clone(), labels: current_labels });
         }
-        if board.predictions.is_repeated(id) {
+        if inner.predictions.is_repeated(id) {
             let what = "several documents of the model have this identifier";
             return Err(ChangeError::Document { id: id.clone(), what }.into());
         }
         let missing = || Failure::NoSuchDocument(id.clone());
         let state = match action {
-            Action::Label => match (there, self.rows.get(id)) {
+            Action::Label => match (model_row, self.rows.get(id)) {
                 (Some(_), _) => {
                     edit.changes.push(Change::Relabel { id: id.clone(), labels: labels.clone() });
-                    StateBefore::Labels(now)
+                    StateBefore::Labels(current_labels)
                 }
                 (None, Some(&row)) => {
                     let document = self.document(row).clone();
@@ -386,21 +389,21 @@ impl Labeling {
                 (None, None) => return Err(missing()),
             },
             Action::Remove => {
-                let row = there.ok_or_else(missing)?;
+                let row = model_row.ok_or_else(missing)?;
                 edit.changes.push(Change::Remove { id: id.clone() });
                 let stored = NewDocument::stored_in(live.model(), row);
                 StateBefore::Removed(stored.map(Box::new))
             }
             Action::Keep => {
-                let _ = there.ok_or_else(missing)?;
+                let _ = model_row.ok_or_else(missing)?;
                 StateBefore::Same
             }
-            Action::Skip if there.is_some() || self.rows.contains_key(id) => StateBefore::Same,
+            Action::Skip if model_row.is_some() || self.rows.contains_key(id) => StateBefore::Same,
             Action::Skip => return Err(missing()),
             Action::Undo => return Err(Failure::Body("send `undo` to its own path".into())),
         };
-        let mark = board.decided.mark(id);
-        edit.before.push(Before {
+        let mark = inner.decided.mark(id);
+        edit.before.push(MadeDecision {
             id: id.clone(),
             action: *action,
             mark,
@@ -410,18 +413,18 @@ impl Labeling {
         Ok(())
     }
 
-    /// Withdraws the last request of a client, and gives its documents to the client again. Returns
-    /// their identifiers. If that is impossible, the request cannot be withdrawn later either.
-    /// Blocks the thread.
+    /// Withdraws the last request of a client, and claims its documents for the client again.
+    /// Returns their identifiers. If a document has changed or cannot be restored, the request can
+    /// never be withdrawn. Blocks the thread.
     pub(crate) fn undo(&self, state: &State, reviewer: &Reviewer) -> Result<Vec<String>, Failure> {
-        let (mut board, live) = self.board(state);
-        let last = board.undo.get_mut(&reviewer.client).and_then(Vec::pop);
+        let (mut inner, live) = self.lock(state);
+        let last = inner.undo.get_mut(&reviewer.client).and_then(Vec::pop);
         let Withdrawal(documents) = last.ok_or(Failure::NothingToUndo)?;
         let mut changes = Vec::new();
-        for Before { id, after, state, .. } in &documents {
-            let now = labels_of(&live, id);
-            if !same(&now, after) {
-                return Err(Failure::DecidedMeanwhile { id: id.clone(), labels: now });
+        for MadeDecision { id, after, state, .. } in &documents {
+            let current_labels = labels_of(&live, id);
+            if !have_same_labels(&current_labels, after) {
+                return Err(Failure::EditConflict { id: id.clone(), labels: current_labels });
             }
             match state {
                 StateBefore::Same => {}
@@ -434,60 +437,61 @@ impl Labeling {
             }
         }
         if let Err(failure) = state.edit(&[], changes, NewLabelPolicy::Allow) {
-            board.remember(&reviewer.client, Withdrawal(documents));
+            inner.remember(&reviewer.client, Withdrawal(documents));
             return Err(failure);
         }
         let live = state.live();
         let ids: Vec<String> = documents.iter().map(|document| document.id.clone()).collect();
         let rows: Vec<u32> = ids.iter().filter_map(|id| self.rows.get(id).copied()).collect();
-        board.predictions.see(&live, &self.documents);
-        board.predictions.update(&live, &self.documents, &self.pool, &rows);
+        inner.predictions.sync(&live, &self.documents);
+        inner.predictions.update(&live, &self.documents, &self.pool, &rows);
         let tab = if rows.is_empty() { Tab::Review } else { Tab::Label };
-        board.claims.set(&reviewer.client, tab, ids.clone());
-        board.record_undo(reviewer, &live, &documents)?;
+        inner.claims.set(&reviewer.client, tab, ids.clone());
+        inner.record_undo(reviewer, &live, &documents)?;
         Ok(ids)
     }
 
     /// Returns the progress of labeling.
     pub(crate) fn progress(&self, state: &State) -> Progress {
-        let (board, live) = self.board(state);
-        let history = board.decided.history();
+        let (inner, live) = self.lock(state);
+        let history = inner.decided.history();
         let recent: Vec<bool> =
-            history.rev().filter_map(|point| point.was_right).take(RECENT).collect();
-        let history = board.decided.history();
+            history.rev().filter_map(|point| point.was_right).take(MAX_RECENT).collect();
+        let history = inner.decided.history();
         let step = history.len().div_ceil(MAX_POINTS).max(1);
         // The last point is always included.
         let mut points: Vec<Point> = history.rev().step_by(step).copied().collect();
         points.reverse();
-        let labeled = board.predictions.labeled();
+        let labeled = inner.predictions.labeled();
         let rows = (0u32..).zip(&self.documents);
-        let left = rows.filter(|(row, document)| board.is_open(*row, document)).count();
+        let left = rows.filter(|(row, document)| inner.is_open(*row, document)).count();
         Progress {
             documents: self.documents.len(),
             labeled,
             skipped: self.documents.len() - labeled - left,
             left,
-            expected: board.predictions.expected(),
+            expected: inner.predictions.expected(),
             right: recent.iter().filter(|&&right| right).count(),
             right_of: recent.len(),
             history: points,
-            review: self.review_progress(&live, &board.decided),
+            review: self.review_progress(&live, &inner.decided),
         }
     }
 
-    fn review_progress(&self, live: &LiveModel, decided: &Decided) -> ReviewProgress {
+    fn review_progress(&self, live: &LiveModel, decided: &DecisionState) -> ReviewProgress {
         let nothing = ReviewProgress { is_checking: false, left: 0, found: 0, why_not: None };
         match self.findings.get() {
             None => ReviewProgress { is_checking: true, ..nothing },
             Some(Err(reason)) => ReviewProgress { why_not: Some(reason.clone()), ..nothing },
             Some(Ok(findings)) => {
-                let open = findings.iter().filter(|one| one.is_open(live.model(), decided));
+                let open = findings.iter().filter(|finding| finding.is_open(live.model(), decided));
                 ReviewProgress { left: open.count(), found: findings.len(), ..nothing }
             }
         }
     }
 
-    /// Searches the pool: by text and by document on exact cosines, by label on predicted scores.
+    /// Searches the pool. Texts and documents are compared by exact cosine similarity, labels by
+    /// predicted scores.
     pub(crate) fn search(
         &self,
         state: &State,
@@ -497,11 +501,11 @@ impl Labeling {
         let live = state.live();
         let found = match query {
             Query::Label(label) => {
-                let (board, live) = self.board(state);
+                let (inner, live) = self.lock(state);
                 let mut numbered = (0u32..).zip(live.model().labels().iter());
                 let number = numbered.find(|(_, name)| *name == label);
                 let (number, _) = number.ok_or(Failure::NoSuchLabel(label))?;
-                board.predictions.best_for(number, count)
+                inner.predictions.best_for(number, count)
             }
             Query::Text(text) => self.similar(&Document::text("", text), count)?,
             Query::Similar(id) => match (self.rows.get(&id), live.model().row_of(&id)) {
@@ -515,8 +519,8 @@ impl Labeling {
         };
         let named = found.into_iter().map(|(row, similarity)| {
             let Document { id, content, .. } = self.document(row);
-            let labels = live.model().row_of(id).map(|row| owned(live.label_names(row)));
-            let text = content.text().unwrap_or_default().chars().take(EXCERPT).collect();
+            let labels = live.model().row_of(id).map(|row| to_strings(live.label_names(row)));
+            let text = content.text().unwrap_or_default().chars().take(MAX_EXCERPT).collect();
             FoundDocument { id: id.clone(), text, labels, similarity }
         });
         Ok(named.collect())
@@ -543,17 +547,17 @@ impl Labeling {
     }
 }
 
-impl Board {
+impl Inner {
     /// Whether a document of the pool waits for labels.
     fn is_open(&self, row: u32, document: &Document) -> bool {
         !self.predictions.is_labeled(row) && !self.decided.is_skipped(&document.id)
     }
 
-    /// Writes decisions to the file.
+    /// Appends decisions to the file.
     fn record(
         &mut self,
         reviewer: &Reviewer,
-        made: &[Before],
+        made: &[MadeDecision],
         predicted: Option<&Vec<String>>,
     ) -> Result<(), Failure> {
         let lines = made.iter().map(|made| Line {
@@ -566,12 +570,12 @@ impl Board {
         self.append(lines.collect())
     }
 
-    /// Writes to the file that decisions were withdrawn.
+    /// Appends withdrawals of decisions to the file.
     fn record_undo(
         &mut self,
         reviewer: &Reviewer,
         live: &LiveModel,
-        withdrawn: &[Before],
+        withdrawn: &[MadeDecision],
     ) -> Result<(), Failure> {
         let lines = withdrawn.iter().map(|before| Line {
             id: before.id.clone(),
@@ -599,33 +603,33 @@ impl Board {
         Ok(())
     }
 
-    /// Remembers how to withdraw a request.
+    /// Stores a request that the client can withdraw.
     fn remember(&mut self, client: &str, withdrawal: Withdrawal) {
         if self.undo.len() >= MAX_CLIENTS && !self.undo.contains_key(client) {
             let other = self.undo.keys().next().cloned();
             let _ = other.and_then(|other| self.undo.remove(&other));
         }
-        let own = self.undo.entry(client.to_owned()).or_default();
-        own.push(withdrawal);
-        if own.len() > MAX_UNDO {
-            drop(own.remove(0));
+        let requests = self.undo.entry(client.to_owned()).or_default();
+        requests.push(withdrawal);
+        if requests.len() > MAX_UNDO {
+            drop(requests.remove(0));
         }
     }
 }
 
-/// The changes of the model that decisions need, and how to withdraw them.
+/// The changes to the model that decisions require, and the state before them.
 #[derive(Debug, Default)]
 struct Edit {
     added: Vec<Document>,
     changes: Vec<Change>,
-    before: Vec<Before>,
+    before: Vec<MadeDecision>,
 }
 
-/// Returns the labels of a document of the model; none if it has no such document.
+/// Returns the labels of a document of the model, or none if there is no such document.
 fn labels_of(live: &LiveModel, id: &str) -> Vec<String> {
-    live.model().row_of(id).map_or(Vec::new(), |row| owned(live.label_names(row)))
+    live.model().row_of(id).map_or(Vec::new(), |row| to_strings(live.label_names(row)))
 }
 
-fn owned(names: Vec<&str>) -> Vec<String> {
+fn to_strings(names: Vec<&str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }

@@ -22,8 +22,8 @@
 //! | `queue` | computes predictions and explanations in batches of requests |
 //! | `answer` | checks the parameters of requests, and writes answers as JSON |
 //! | `state`, `live` | hold the model that answers requests; change and replace it |
-//! | `labeling/` | proposes documents to label and labels to review, and makes decisions |
-//! | `names`, `notes` | check the identifiers and labels of changes, and word notes about them |
+//! | `labeling/` | proposes documents to label and labels to review, and records decisions |
+//! | `names`, `notes` | check the identifiers and labels of changes, and format notes about them |
 //! | `failure` | converts errors to an HTTP status and JSON |
 //! | `shared`, `memory`, `hosts` | hold shared resources, the memory budget and the allowed hosts |
 //! | `metrics` | exports metrics for Prometheus |
@@ -96,7 +96,7 @@ impl Server {
     /// Opens a model to serve.
     ///
     /// # Errors
-    /// If the model cannot be opened, searched, or served.
+    /// Fails if the model cannot be opened, searched, or served.
     pub fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
         let state = State::open(options, engines.clone())?;
         Ok(Self { state, engines, labeling: None })
@@ -108,13 +108,13 @@ impl Server {
     }
 
     /// Adds a pool of documents that people can label on the page `/labeling`. Their labels, if
-    /// any, are ignored; documents whose identifiers the model has are labeled already.
+    /// any, are ignored. Documents whose identifiers are in the model are already labeled.
     ///
-    /// What was decided is kept in the model, and in the file `MODEL.decisions.jsonl`.
+    /// Decisions are stored in the model and in the file `MODEL.decisions.jsonl`.
     ///
     /// # Errors
-    /// If the server has no token, the model has no terms, the documents do not match the model, or
-    /// the file cannot be read.
+    /// Fails if the server has no token, or the model has no terms. Also fails if documents do not
+    /// match the model or share an identifier, or if the file cannot be read.
     pub fn with_pool(mut self, documents: Vec<Document>) -> Result<Self, ServerError> {
         let live = self.state.live();
         if self.state.options.token.is_none() {
@@ -124,8 +124,8 @@ impl Server {
             let what = "this model compares dense vectors only; labeling needs terms";
             return Err(ServerError::CannotLabel(what));
         }
-        let documents_there = |document: &&Document| live.model().row_of(&document.id).is_some();
-        let labeled = documents.iter().filter(documents_there).count();
+        let is_labeled = |document: &&Document| live.model().row_of(&document.id).is_some();
+        let labeled = documents.iter().filter(is_labeled).count();
         tracing::info!(documents = documents.len(), labeled, "preparing the pool");
         let labeling = Labeling::open(documents, &live, &self.engines, &self.state.options.model)?;
         self.labeling = Some(Arc::new(labeling));
@@ -139,7 +139,7 @@ impl Server {
     /// SIGHUP also reloads it. Until the new model is loaded, the old model answers requests.
     ///
     /// # Errors
-    /// If the server cannot listen on the address, or the system refuses threads or signal
+    /// Fails if the server cannot listen on the address, or the system refuses threads or signal
     /// handlers.
     pub fn run(self, on_ready: impl FnOnce(SocketAddr) + Send) -> Result<(), ServerError> {
         let state = Arc::new(self.state);

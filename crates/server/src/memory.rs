@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn spare_memory_counts() {
         let budget = MemoryBudget::of_kib(8);
-        // A body that is alone may be larger than the budget.
+        // A single body may be larger than the budget.
         let mut other = budget.reservation();
         other.resize(1).unwrap();
         let mut reservation = budget.reservation();

@@ -47,7 +47,7 @@ impl NewLabelPolicy {
 /// Checks the identifiers and labels of added documents.
 pub(crate) fn check_added(documents: &[Document]) -> Result<(), Failure> {
     for Document { id, labels, .. } in documents {
-        if !is_name(id) {
+        if !is_valid_name(id) {
             let what = "its identifier is blank or contains a NUL character";
             return Err(ChangeError::Document { id: id.clone(), what }.into());
         }
@@ -60,7 +60,7 @@ pub(crate) fn check_added(documents: &[Document]) -> Result<(), Failure> {
 pub(crate) fn check_labels(id: &str, labels: &[String]) -> Result<(), Failure> {
     let what = if labels.len() > MAX_LABELS {
         "it has more than 1000 labels"
-    } else if labels.iter().any(|label| !is_name(label)) {
+    } else if labels.iter().any(|label| !is_valid_name(label)) {
         "a label is blank or contains a NUL character"
     } else {
         return Ok(());
@@ -68,8 +68,8 @@ pub(crate) fn check_labels(id: &str, labels: &[String]) -> Result<(), Failure> {
     Err(ChangeError::Document { id: id.to_owned(), what }.into())
 }
 
-/// Whether a text has a visible character, and no NUL character.
-fn is_name(text: &str) -> bool {
+/// Whether a text contains a visible character and no NUL character.
+fn is_valid_name(text: &str) -> bool {
     let is_visible = |char: char| {
         let has_no_width = matches!(char, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}');
         !char.is_whitespace() && !has_no_width

@@ -76,8 +76,8 @@ impl Token {
     /// ```
     ///
     /// # Errors
-    /// If the token is shorter than 16 bytes or has characters other than visible ASCII. The error
-    /// gives the reason.
+    /// Fails if the token is shorter than 16 bytes or has characters other than visible ASCII. The
+    /// error gives the reason.
     pub fn new(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.len() < Self::MIN_LENGTH {
@@ -92,7 +92,7 @@ impl Token {
     }
 
     /// Whether `secret` equals the token. The comparison time depends only on its length.
-    pub(crate) fn is(&self, secret: &[u8]) -> bool {
+    pub(crate) fn matches(&self, secret: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(secret).into()
     }
 }

@@ -1,5 +1,5 @@
-//! Searches the documents of requests. Requests that arrive at the same time share one search
-//! (online batches, Barrientos 2011, section 4.3.3).
+//! Searches for the neighbors of documents in requests. Requests that arrive at the same time share
+//! one search (online batches, Barrientos 2011, section 4.3.3).
 //!
 //! One thread answers all requests for predictions with the model's options. A batch consists of
 //! the requests that arrived during the previous batch. A single request therefore does not wait
@@ -44,7 +44,7 @@ pub(crate) enum AnswerMode {
     Explain,
 }
 
-/// Where documents come from. This determines what happens if the queue is full.
+/// Source of documents. It determines what happens if the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentSource {
     /// A single request, which is refused if the queue is full.

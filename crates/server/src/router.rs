@@ -10,7 +10,7 @@ use crate::routes::{changes, documents, health, labeling, model, predict};
 use crate::shared::Shared;
 use crate::{openapi, page};
 
-/// Returns the router of all requests.
+/// Returns the router for all requests.
 pub(crate) fn router(shared: &Shared) -> Router {
     let reads = Router::new()
         .route("/v1/predict", post(predict::predict))

@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) labeling: Option<Arc<Labeling>>,
     pub(crate) queue: Queue,
     pub(crate) memory: MemoryBudget,
-    /// One permit for each request that changes documents. Changes run one after the other.
+    /// One permit for each request that changes documents. Changes run one at a time.
     pub(crate) changes: Arc<Semaphore>,
     pub(crate) hosts: Arc<AllowedHosts>,
     /// Whether the server is about to stop.

@@ -1,8 +1,8 @@
 //! The model that answers requests, its documents on disk, and their changes and reloads.
 //!
-//! Requests read a [`LiveModel`] and are never blocked. Changes run one after the other under a
-//! lock, and each creates a new live model. A timer reloads the model if its files have changed, or
-//! if opening it failed for a reason that may have disappeared.
+//! Requests read a [`LiveModel`] and are never blocked. Changes run one at a time under a lock, and
+//! each creates a new live model. A timer reloads the model if its files have changed, or if
+//! opening it failed for a reason that may have disappeared.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(crate) enum ReloadCause {
     Timer,
 }
 
-/// State of the model's file and its journal at one time.
+/// State of the model's file and its journal at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ModelFiles {
     model: Option<FileStamp>,
@@ -193,8 +193,8 @@ impl State {
         self.edit(&[], vec![Change::Remove { id }], NewLabelPolicy::Refuse)
     }
 
-    /// Makes several changes: all or none. `added` documents come after the other changes. Blocks
-    /// the thread.
+    /// Makes either all changes or none. The `added` documents are added after the other changes.
+    /// Blocks the thread.
     pub(crate) fn edit(
         &self,
         added: &[Document],
@@ -426,7 +426,7 @@ mod tests {
         std::thread::sleep(FIRST_RETRY);
         state.reload(ReloadCause::Timer);
         assert_eq!(state.live().model().ids().get(0), Some("d"));
-        // Changes can be made again, too.
+        // Changes are also possible again.
         assert_eq!(state.remove("d".to_owned()).unwrap().counts.removed, 1);
     }
 

@@ -95,12 +95,12 @@ impl LineStream {
         while let Some(part) = body::next_part(&mut body, until).await? {
             // Each line has one deadline, even if its bytes keep arriving.
             let begins_line = lines.is_empty() || part.contains(&b'\n');
-            for piece in part.split_inclusive(|&byte| byte == b'\n') {
-                if lines.len() - complete + piece.len() > limit {
+            for segment in part.split_inclusive(|&byte| byte == b'\n') {
+                if lines.len() - complete + segment.len() > limit {
                     return Err(Failure::TooLarge(limit));
                 }
-                self.memory.append(&mut lines, piece)?;
-                if piece.ends_with(b"\n") {
+                self.memory.append(&mut lines, segment)?;
+                if segment.ends_with(b"\n") {
                     complete = lines.len();
                     count += 1;
                 }
@@ -174,8 +174,8 @@ impl LineStream {
         let answers = answers.await.map_err(|failure| self.in_batch(failure))?;
         self.lines += count;
         let mut out = Vec::new();
-        for at in 0..answers.documents.len() {
-            self.question.write(&answers, at, &mut out);
+        for index in 0..answers.documents.len() {
+            self.question.write(&answers, index, &mut out);
             out.push(b'\n');
         }
         let count = answers.documents.len() as u64;
@@ -237,7 +237,7 @@ mod tests {
     use crate::memory::MemoryBudget;
     use crate::test_server::{Reply, TestServer, request};
 
-    /// A body whose parts the test sends.
+    /// Returns a body, and the channel through which a test sends its parts.
     fn open_body() -> (mpsc::Sender<Answers>, Body) {
         let (parts, receiver) = mpsc::channel(64);
         (parts, Body::new(AnswerBody(receiver)))
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A slow trickle of bytes does not keep a line open forever.
+    /// Bytes that arrive slowly do not keep a line open forever.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_line_has_a_deadline() {
         let deadline = Duration::from_millis(400);
@@ -334,7 +334,7 @@ mod tests {
 
     /// Unfinished lines count toward the shared memory budget of bodies.
     #[tokio::test(flavor = "multi_thread")]
-    async fn unfinished_lines_are_limited_in_all() {
+    async fn unfinished_lines_share_the_memory_budget() {
         let mut server = TestServer::open();
         server.limit_memory(MemoryBudget::of_kib(64));
         let (parts, body) = open_body();

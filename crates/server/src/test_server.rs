@@ -26,12 +26,12 @@ use crate::state::State;
 /// Token of all test servers.
 pub(crate) const TOKEN: &str = "the-token-of-these-tests";
 
-/// Documents of the first model.
+/// Documents of the default model.
 const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
 {"id": "b", "text": "spoon fork knife", "label": "cutlery"}
 {"id": "c", "text": "apple pie with plum", "label": "fruit"}"#;
 
-/// Trains a model on documents as lines of JSON.
+/// Trains a model on documents, given as lines of JSON.
 fn model(lines: &str, read_options: ReadOptions) -> Model {
     let reading = ReadingSpec::of(&read_options);
     let corpus = Corpus::from_bytes("lines", lines.into(), read_options);
@@ -74,7 +74,7 @@ impl Reply {
 }
 
 impl TestServer {
-    /// Opens a server of the first model that accepts changes.
+    /// Opens a server with the default model that accepts changes.
     pub(crate) fn open() -> Self {
         Self::with(|_| ())
     }
@@ -84,12 +84,12 @@ impl TestServer {
         Self::of_model(&model(FRUIT, ReadOptions::default()), change)
     }
 
-    /// Opens a server of a model of other documents, which are read with `read_options`.
+    /// Opens a server with a model trained on other documents, which are read with `read_options`.
     pub(crate) fn of_documents(lines: &str, read_options: ReadOptions) -> Self {
         Self::of_model(&model(lines, read_options), |_| ())
     }
 
-    /// Opens a server of the first model, with its texts, and with documents to label.
+    /// Opens a server with the default model, which stores its texts, and with documents to label.
     pub(crate) fn with_pool(pool: Vec<Document>) -> Self {
         let corpus = Corpus::from_bytes("lines", FRUIT.into(), ReadOptions::default()).unwrap();
         let options = TrainOptions { keep_text: true, ..TrainOptions::default() };
@@ -135,7 +135,7 @@ impl TestServer {
         self.folder.path().join(name)
     }
 
-    /// Replaces the model with a model of other documents.
+    /// Replaces the model with a model trained on other documents.
     pub(crate) fn replace_model(&self, lines: &str) {
         let new: &Path = &self.path("new.model");
         model(lines, ReadOptions::default()).save(new).unwrap();

@@ -57,10 +57,10 @@ pub struct NamedLabel<'a> {
     pub threshold: Option<f64>,
     /// Whether the label is predicted.
     pub given: bool,
-    /// The terms that support the label, the strongest first.
+    /// The terms that support the label, strongest first.
     #[serde(rename = "for")]
     pub in_favor: Vec<NamedContribution>,
-    /// The terms that oppose the label, the strongest first.
+    /// The terms that oppose the label, strongest first.
     pub against: Vec<NamedContribution>,
     /// The contribution of the label's prototype, if prototypes have a share in the score.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,10 +76,10 @@ pub struct NamedPrototype {
     pub share: f64,
     /// The constant term of the margin, which does not depend on the document.
     pub constant: f32,
-    /// The terms that support the label, the strongest first.
+    /// The terms that support the label, strongest first.
     #[serde(rename = "for")]
     pub in_favor: Vec<NamedContribution>,
-    /// The terms that oppose the label, the strongest first.
+    /// The terms that oppose the label, strongest first.
     pub against: Vec<NamedContribution>,
 }
 
@@ -154,7 +154,7 @@ impl Explanation {
             labels: self.prediction.labels.iter().map(|&label| model.label_name(label)).collect(),
             confidence: self.prediction.confidence,
             reason: self.prediction.reason.map(Reason::name),
-            decided: self.decided(model),
+            decided: self.describe_decision(model),
             unknown: &self.unknown,
             marked: None,
             scores: self.labels.iter().map(|label| label.named(model, terms)).collect(),
@@ -193,21 +193,21 @@ impl Explanation {
     }
 
     /// Describes the decision in words.
-    fn decided(&self, model: &Model) -> String {
+    fn describe_decision(&self, model: &Model) -> String {
         let labels: Vec<&str> =
             self.prediction.labels.iter().map(|&label| model.label_name(label)).collect();
         let labels = if labels.is_empty() { "no label".to_owned() } else { labels.join(", ") };
-        let because = match self.prediction.reason {
-            Some(reason) => self.no_label_because(reason),
-            None => self.labels_because(model),
+        let why = match self.prediction.reason {
+            Some(reason) => self.reason_for_no_label(reason),
+            None => self.reason_for_labels(model),
         };
         let confidence = self.prediction.confidence.filter(|_| self.prediction.reason.is_none());
         let confidence =
             confidence.map_or(String::new(), |value| format!(", confidence {value:.3}"));
-        format!("{labels} ({because}{confidence})")
+        format!("{labels} ({why}{confidence})")
     }
 
-    fn labels_because(&self, model: &Model) -> String {
+    fn reason_for_labels(&self, model: &Model) -> String {
         match &self.labels[..] {
             [first, second, ..] if self.decision == Decision::Single => format!(
                 "{}, {:.3} more than {}",
@@ -220,8 +220,8 @@ impl Explanation {
         }
     }
 
-    fn no_label_because(&self, reason: Reason) -> String {
-        let because = match reason {
+    fn reason_for_no_label(&self, reason: Reason) -> String {
+        let why = match reason {
             Reason::NoKnownTerm => "the model knows none of its terms",
             Reason::NoNeighbor => "no training document is similar",
             Reason::NoLabel => "no neighbor has a label",
@@ -238,7 +238,7 @@ impl Explanation {
                 );
             }
         };
-        because.to_owned()
+        why.to_owned()
     }
 }
 

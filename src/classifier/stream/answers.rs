@@ -32,14 +32,15 @@ pub trait Answers {
     /// Fails if the prediction cannot be accepted. The error ends the stream.
     fn answer(&mut self, formatted: Self::Formatted) -> Result<(), Self::Error>;
 
-    /// Flushes earlier predictions. Called after some predictions, at the end, and whenever no
-    /// further prediction follows immediately.
+    /// Flushes earlier predictions. This is called after some predictions, at the end, and whenever
+    /// no further prediction is ready.
     ///
     /// # Errors
     /// Fails if earlier predictions cannot be flushed.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
-    /// Receives the progress of the stages after some predictions. Does nothing by default.
+    /// Receives the progress of the stages after some predictions. The default implementation does
+    /// nothing.
     fn progress(&mut self, _so_far: &PipelineProgress<'_>) {}
 }
 
@@ -81,7 +82,7 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
 }
 
 /// Reads documents, classifies them and delivers the predictions in order. Each stage runs on its
-/// own thread. Returns the time of each stage. `make` formats the identifier and the prediction of
+/// own thread. Returns the time of each stage. `format` formats the identifier and prediction of
 /// each document on the classifier's threads, and `answers` receives the result.
 ///
 /// If the source is slow, each prediction is delivered immediately. If it is fast, documents that
@@ -94,7 +95,7 @@ pub fn classify_stream<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     source: Source,
-    make: impl Fn(&str, &RawPrediction) -> A::Formatted + Send + Sync,
+    format: impl Fn(&str, &RawPrediction) -> A::Formatted + Send + Sync,
     answers: &mut A,
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
     let pipeline = Pipeline {
@@ -108,24 +109,25 @@ pub fn classify_stream<A: Answers>(
     let threads = classifier.threads();
     let vote = |batch: VectorizedBatch, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
         let VectorizedBatch { documents, vectors } = batch;
-        let make_one = |predictor: &Predictor<'_>, predicted: &mut PredictionBuffer, at: usize| {
-            predictor.predict(at, predicted);
-            make(&documents[at].id, &predicted.prediction)
-        };
+        let format_one =
+            |predictor: &Predictor<'_>, predicted: &mut PredictionBuffer, index: usize| {
+                predictor.predict(index, predicted);
+                format(&documents[index].id, &predicted.prediction)
+            };
         let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
         if documents.len() == 1 && !options.decision.needs_batch() {
             // Predict on this thread: switching threads would take longer than predicting one
             // document.
-            hand_over(1, vec![make_one(&prepare(), &mut PredictionBuffer::default(), 0)]);
+            hand_over(1, vec![format_one(&prepare(), &mut PredictionBuffer::default(), 0)]);
             return;
         }
         let predictor = threads.run(prepare);
         let mut from = 0;
         while from < documents.len() {
             let to = documents.len().min(from + MAX_FORMATTED_PREDICTIONS);
-            let make_each =
-                |predicted: &mut PredictionBuffer, at| make_one(&predictor, predicted, at);
-            let each = (from..to).into_par_iter().map_init(PredictionBuffer::default, make_each);
+            let format_each =
+                |predicted: &mut PredictionBuffer, index| format_one(&predictor, predicted, index);
+            let each = (from..to).into_par_iter().map_init(PredictionBuffer::default, format_each);
             let ready: Vec<A::Formatted> = threads.run(|| each.collect());
             if !hand_over(to - from, ready) {
                 break;

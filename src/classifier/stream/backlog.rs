@@ -18,9 +18,9 @@ pub(super) struct Limits {
 /// A buffer of documents between a reading and a classifying thread.
 ///
 /// Documents leave it in order: when a limit is reached and at the end. Unless
-/// `waits_for_full_batches` is set, they also leave when all earlier batches are done. So the
-/// documents of a slow source are classified immediately, and those of a fast source in large
-/// batches.
+/// `waits_for_full_batches` is set, they also leave when all earlier batches are done. As a result,
+/// documents from a slow source are classified immediately, and documents from a fast source in
+/// large batches.
 #[derive(Debug)]
 pub(super) struct Backlog {
     limits: Limits,
@@ -41,8 +41,8 @@ struct State {
     is_ended: bool,
     /// Whether no more documents will be taken.
     is_closed: bool,
-    /// Number of batches that were taken but are not done.
-    in_process: usize,
+    /// Number of batches that have been taken but are not done.
+    in_progress: usize,
 }
 
 impl Backlog {
@@ -59,10 +59,10 @@ impl Backlog {
         if state.is_closed {
             return false;
         }
-        let before = self.can_leave(&state);
+        let could_leave = self.can_leave(&state);
         state.documents.push(document);
         state.bytes = state.bytes.saturating_add(bytes);
-        if !before && self.can_leave(&state) {
+        if !could_leave && self.can_leave(&state) {
             self.ready.notify_one();
         }
         true
@@ -90,7 +90,7 @@ impl Backlog {
             return None;
         }
         state.bytes = 0;
-        state.in_process += 1;
+        state.in_progress += 1;
         self.has_space.notify_one();
         Some((documents, error))
     }
@@ -98,7 +98,7 @@ impl Backlog {
     /// Reports that a batch is done.
     pub(super) fn done(&self) {
         let mut state = self.state();
-        state.in_process = state.in_process.saturating_sub(1);
+        state.in_progress = state.in_progress.saturating_sub(1);
         if self.can_leave(&state) {
             self.ready.notify_one();
         }
@@ -120,12 +120,12 @@ impl Backlog {
     }
 
     fn can_leave(&self, state: &State) -> bool {
-        let is_idle = !self.limits.waits_for_full_batches && state.in_process == 0;
+        let is_idle = !self.limits.waits_for_full_batches && state.in_progress == 0;
         state.is_ended || self.is_full(state) || (is_idle && !state.documents.is_empty())
     }
 }
 
-/// The approximate memory of a document's content, in bytes.
+/// Returns the approximate memory of a document's content, in bytes.
 fn bytes(document: &Document) -> usize {
     let content = match &document.content {
         Content::Features(features) => size_of_val(features.as_slice()),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn ids(taken: Option<(Vec<Document>, Option<CorpusError>)>) -> (Vec<String>, bool) {
-        let (documents, error) = taken.expect("some are there");
+        let (documents, error) = taken.expect("documents or an error");
         (documents.into_iter().map(|document| document.id).collect(), error.is_some())
     }
 
@@ -177,9 +177,9 @@ mod tests {
         for id in ["d", "e", "f"] {
             assert!(backlog.push(document(id)));
         }
-        assert_eq!(ids(backlog.take()).0.len(), 3, "as many as can leave");
+        assert_eq!(ids(backlog.take()).0.len(), 3, "the maximum number of documents");
         assert!(backlog.push(document(&"long".repeat(25))));
-        assert_eq!(ids(backlog.take()).0.len(), 1, "as many bytes as can leave");
+        assert_eq!(ids(backlog.take()).0.len(), 1, "the maximum number of bytes");
         backlog.end(Some(CorpusError { place: place(), problem: Problem::NoDocument }));
         backlog.end(None);
         assert_eq!(ids(backlog.take()), (Vec::new(), true), "the error comes last, once");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn patient_backlogs_wait_for_a_limit_or_the_end() {
+    fn full_batches_wait_for_a_limit_or_the_end() {
         let limits =
             Limits { documents: usize::MAX, bytes: usize::MAX, waits_for_full_batches: true };
         let backlog = Backlog::new(limits);
@@ -220,7 +220,7 @@ mod tests {
         thread::scope(|scope| {
             let taking = scope.spawn(|| empty.take().is_none());
             empty.end(None);
-            assert!(taking.join().expect("it ends"), "there was nothing");
+            assert!(taking.join().expect("it ends"), "no document was added");
         });
     }
 }

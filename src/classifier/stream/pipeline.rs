@@ -28,12 +28,12 @@ const MAX_DOCUMENTS: usize = 8_192;
 const MAX_BYTES: usize = 32 << 20;
 
 /// The names of all stages except the last.
-const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
+const STAGE_NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
 const READ: usize = 0;
 const ANALYZE: usize = 1;
 const SEARCH: usize = 2;
 const VOTE: usize = 3;
-const LAST: usize = NAMES.len();
+const LAST: usize = STAGE_NAMES.len();
 
 /// A pipeline of the stages that batches of documents pass through.
 #[derive(Debug)]
@@ -78,16 +78,16 @@ enum VoteMessage<V> {
     Batch,
 }
 
-/// The time in seconds that each stage has worked so far, as bits of `f64`.
+/// The time that each stage has been busy so far, in seconds, as bits of `f64`.
 #[derive(Debug, Default)]
-struct BusyTimes([AtomicU64; NAMES.len() + 1]);
+struct BusyTimes([AtomicU64; STAGE_NAMES.len() + 1]);
 
 impl BusyTimes {
     fn record(&self, number: usize, stage: &Stage) {
         self.0[number].store(stage.seconds.to_bits(), Ordering::Relaxed);
     }
 
-    /// Returns the number of the stage that has worked longest, and its time in seconds.
+    /// Returns the number of the stage that has been busy longest, and its time in seconds.
     fn longest(&self) -> (usize, f64) {
         let seconds = self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)));
         seconds.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
@@ -123,11 +123,11 @@ impl Pipeline<'_> {
         vote: impl FnMut(VectorizedBatch, &FoundNeighbors, HandOver<'_, V>) + Send,
         mut receive: impl FnMut(V, &PipelineProgress<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
-        let begin = Instant::now();
+        let pipeline_start = Instant::now();
         let busy = Arc::new(BusyTimes::default());
         let (backlog, input, reading) = self.open(source, &busy).map_err(PipelineError::Thread)?;
         let busy = &*busy;
-        let closing = CloseGuard(&backlog);
+        let close_guard = CloseGuard(&backlog);
         let (timings, last) = thread::scope(|scope| {
             let (to_search, vectorized) = sync_channel(QUEUE_LENGTH);
             let (to_vote, found) = sync_channel(QUEUE_LENGTH);
@@ -158,7 +158,7 @@ impl Pipeline<'_> {
                 let so_far = PipelineProgress {
                     documents: stage.documents + count as u64,
                     busiest: self.name(longest),
-                    busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
+                    busy: (seconds / pipeline_start.elapsed().as_secs_f64()).min(1.0),
                 };
                 receive(results, &so_far).map_err(PipelineError::Receive)?;
                 stage.add(count as u64, start);
@@ -168,14 +168,14 @@ impl Pipeline<'_> {
             let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
             // Closing the channels ends the threads that wait for them.
             drop(voted);
-            drop(closing);
-            let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
+            drop(close_guard);
+            let join = |thread: ScopedJoinHandle<'_, Stage>, what| {
                 threads::join(thread).map_err(|_| PipelineError::Panicked(what))
             };
             let stages = [
-                ended(vectorizing, "vectorizing")?,
-                ended(searching, "searching")?,
-                ended(voting, "voting")?,
+                join(vectorizing, "vectorizing")?,
+                join(searching, "searching")?,
+                join(voting, "voting")?,
             ];
             outcome.map(|()| (stages, stage))
         })?;
@@ -186,12 +186,12 @@ impl Pipeline<'_> {
         }
         stages.extend(timings);
         stages.push(last);
-        let seconds = begin.elapsed().as_secs_f64();
+        let seconds = pipeline_start.elapsed().as_secs_f64();
         Ok(stages.into_iter().map(|stage| stage.with_total_time(seconds)).collect())
     }
 
     fn name(&self, number: usize) -> &'static str {
-        NAMES.get(number).unwrap_or(&self.last)
+        STAGE_NAMES.get(number).unwrap_or(&self.last)
     }
 
     fn stage(&self, number: usize) -> Stage {
@@ -204,12 +204,12 @@ impl Pipeline<'_> {
         source: Source,
         busy: &Arc<BusyTimes>,
     ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
-        let whole = self.options.decision.needs_batch();
+        let needs_batch = self.options.decision.needs_batch();
         let max = batch_size(self.batch.max(1), self.options);
         let limits = Limits {
-            documents: if whole { usize::MAX } else { max.min(MAX_DOCUMENTS) },
-            bytes: if whole { usize::MAX } else { MAX_BYTES },
-            waits_for_full_batches: self.waits_for_full_batches || whole,
+            documents: if needs_batch { usize::MAX } else { max.min(MAX_DOCUMENTS) },
+            bytes: if needs_batch { usize::MAX } else { MAX_BYTES },
+            waits_for_full_batches: self.waits_for_full_batches || needs_batch,
         };
         let backlog = Arc::new(Backlog::new(limits));
         let documents = match source {
@@ -220,12 +220,12 @@ impl Pipeline<'_> {
         };
         let input = Input::Documents(Arc::clone(&backlog));
         let stage = self.stage(READ);
-        let own = Arc::clone(&backlog);
+        let reader_backlog = Arc::clone(&backlog);
         let busy = Arc::clone(busy);
         // The thread is not scoped: a reader that waits for input must not delay the end after a
         // failure.
         let reading = thread::Builder::new().name("read".to_owned());
-        let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
+        let reading = reading.spawn(move || read(documents, &reader_backlog, &busy, stage))?;
         Ok((backlog, input, Some(reading)))
     }
 
@@ -273,8 +273,8 @@ impl Pipeline<'_> {
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
                 // The error may belong to a later document than the first mismatch. Documents
                 // before the first mismatch are classified.
-                let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
-                documents.truncate(at);
+                let (index, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
+                documents.truncate(index);
                 error = Some(first);
                 self.classifier.vectorize(&documents)
             });
@@ -283,11 +283,11 @@ impl Pipeline<'_> {
                 if bytes > 0 {
                     stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
                 }
-                let apart = |Document { id, labels, content, .. }| {
+                let split = |Document { id, labels, content, .. }| {
                     (content, LabeledDocument { id, labels })
                 };
                 let (contents, documents): (Vec<_>, Vec<_>) =
-                    documents.into_iter().map(apart).unzip();
+                    documents.into_iter().map(split).unzip();
                 self.free(contents);
                 stage.add(documents.len() as u64, start);
                 busy.record(ANALYZE, &stage);
@@ -308,11 +308,12 @@ impl Pipeline<'_> {
 
     /// Returns the position of the first document that does not match the model, and its error.
     fn first_mismatch(&self, documents: &[Document]) -> Option<(usize, CorpusError)> {
-        let error = |one| self.classifier.vectorize(std::slice::from_ref(one)).err();
-        documents.iter().enumerate().find_map(|(at, one)| Some((at, error(one)?)))
+        let error = |document| self.classifier.vectorize(std::slice::from_ref(document)).err();
+        let mut documents = documents.iter().enumerate();
+        documents.find_map(|(index, document)| Some((index, error(document)?)))
     }
 
-    /// Frees many small allocations in the background, because freeing them takes time.
+    /// Frees many small allocations in the background, because this takes time.
     fn free<T: Send + 'static>(&self, many: Vec<T>) {
         if many.len() > 1 {
             self.classifier.threads().spawn(move || drop(many));
@@ -366,11 +367,11 @@ impl Pipeline<'_> {
             vote(batch, &neighbors, &mut |count, results| {
                 stage.add(count as u64, start);
                 busy.record(VOTE, &stage);
-                let taken = to_receive.send(Ok(VoteMessage::Part(count, results)));
+                let sent = to_receive.send(Ok(VoteMessage::Part(count, results)));
                 start = Instant::now();
-                taken.is_ok()
+                sent.is_ok()
             });
-            // After the last search, the channel is closed and the lists are dropped.
+            // If the search stage has ended, the channel is closed, and the lists are dropped.
             let _ = give_back.send(neighbors);
             if to_receive.send(Ok(VoteMessage::Batch)).is_err() {
                 break;
@@ -394,7 +395,7 @@ fn read(
     mut stage: Stage,
 ) -> Stage {
     // If reading panics, the documents before the panic are classified.
-    let _ending = EndGuard(backlog);
+    let _end_guard = EndGuard(backlog);
     loop {
         let start = Instant::now();
         let Some(document) = documents.next() else { return stage };

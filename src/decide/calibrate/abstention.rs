@@ -15,14 +15,15 @@ use serde::{Deserialize, Serialize};
 pub struct ConfidenceLimit {
     /// The target share of wrong labels among the predicted labels.
     pub target_error: f64,
-    /// The minimum confidence. `None`: the target cannot be reached, and the model always abstains.
+    /// The minimum confidence; `None` if the target cannot be reached. The model then always
+    /// abstains.
     pub confidence: Option<f64>,
     /// The share of held-out documents that received labels. If the target cannot be reached, the
     /// share of documents at or above the highest limit tested.
     pub coverage: f64,
     /// The share of wrong labels among the labels of these documents.
     pub error: f64,
-    /// The upper end of a one-sided 98 % confidence interval of that share. If new documents
+    /// The upper end of a one-sided 98 % confidence interval for this share. If new documents
     /// resemble these, the model's true error is below the bound for 98 % of samples of training
     /// documents.
     pub error_bound: f64,
@@ -62,10 +63,10 @@ impl ConfidenceLimit {
     ///
     /// // Every answer with a confidence below a half is wrong.
     /// let answers: Vec<Answer> = (0..2_000u32)
-    ///     .map(|at| {
-    ///         let confidence = f64::from(at) / 2_000.0;
+    ///     .map(|index| {
+    ///         let confidence = f64::from(index) / 2_000.0;
     ///         let right = u32::from(confidence >= 0.5);
-    ///         Answer { confidence, given: 1, right, cluster: at.into() }
+    ///         Answer { confidence, given: 1, right, cluster: index.into() }
     ///     })
     ///     .collect();
     /// let limit = ConfidenceLimit::learn(0.05, &answers);
@@ -187,7 +188,7 @@ impl Sums {
     /// estimated then.
     fn known_design_effect(&self) -> Option<f64> {
         let share = self.wrong / self.given;
-        // Every cluster has one label, so labels are independent.
+        // If every cluster has at most one label, labels are independent.
         if self.given <= self.clusters.len() as f64 {
             return Some(1.0);
         }
@@ -231,14 +232,14 @@ fn upper_bound(count: u64, trials: u64, risk: f64) -> f64 {
 }
 
 /// Returns the probability of at most `count` successes in `trials` trials with success probability
-/// `probability`. It must be above `count / trials`, so that the terms decrease from the last to
-/// the first.
+/// `probability`. `probability` must be above `count / trials`, so that the terms decrease from the
+/// last to the first.
 fn binomial_tail(count: u64, trials: u64, probability: f64) -> f64 {
     let n = trials as f64;
     let k = count as f64;
-    let ways = libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
-    let ln = k * libm::log(probability) + (n - k) * libm::log1p(-probability);
-    let mut term = libm::exp(ways + ln);
+    let ln_ways = libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
+    let ln_probability = k * libm::log(probability) + (n - k) * libm::log1p(-probability);
+    let mut term = libm::exp(ln_ways + ln_probability);
     let mut sum = term;
     for successes in (1..=count).rev() {
         let k = successes as f64;
@@ -266,7 +267,7 @@ mod tests {
         close(upper_bound(1, 2, RISK), libm::sqrt(1.0 - RISK));
     }
 
-    /// Returns answers with one label each, which form their own clusters.
+    /// Returns answers with one label each. Every answer is a cluster of its own.
     fn answers(count: u64, confidence: f64, right: u32) -> Vec<Answer> {
         (0..count).map(|cluster| Answer { confidence, given: 1, right, cluster }).collect()
     }

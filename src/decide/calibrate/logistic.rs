@@ -13,14 +13,15 @@ pub(super) struct Observation<const VALUES: usize> {
 }
 
 impl<const VALUES: usize> Observation<VALUES> {
-    /// The first two derivatives of the logarithmic loss at `z`, the log odds.
-    fn slopes(&self, z: f64) -> (f64, f64) {
+    /// Returns the first two derivatives of the logarithmic loss with respect to the log odds, at
+    /// `z`.
+    fn derivatives(&self, z: f64) -> (f64, f64) {
         let probability = logistic(z);
         (probability - f64::from(u8::from(self.is_right)), probability * (1.0 - probability))
     }
 }
 
-/// Ridge penalty on the weights of standardized values, except the constant.
+/// Ridge penalty on the weights of standardized values. The constant is not penalized.
 const RIDGE: f64 = 1.0;
 /// Prior variance of the offsets, which keeps the offset of a group with few observations close to
 /// 0.
@@ -41,7 +42,7 @@ pub(super) fn fit_weights<const VALUES: usize>(
     observations: &[Observation<VALUES>],
 ) -> [f64; VALUES] {
     let standardizer = Standardizer::new(observations);
-    standardizer.undo(fit(observations, &standardizer.of_all(observations)))
+    standardizer.undo(fit(observations, &standardizer.standardize_all(observations)))
 }
 
 /// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
@@ -59,13 +60,13 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     (found, observations.iter().map(loss).sum())
 }
 
-/// Fits the weights of the values, then an offset for each group to account for the rest.
+/// Fits the weights of the values, then an offset for each group with these weights fixed.
 pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
 ) -> ([f64; VALUES], Vec<f64>) {
     let standardizer = Standardizer::new(observations);
-    let all = standardizer.of_all(observations);
+    let all = standardizer.standardize_all(observations);
     let weights = fit(observations, &all);
     let mut offsets = vec![0.0; groups];
     for _ in 0..MAX_ITERATIONS / 3 {
@@ -73,7 +74,7 @@ pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
         for (observation, values) in observations.iter().zip(&all) {
             let group = observation.group as usize;
             let z = dot(&weights, values) + offsets[group];
-            let (slope, curve) = observation.slopes(z);
+            let (slope, curve) = observation.derivatives(z);
             by_group[group].0 += slope;
             by_group[group].1 += curve;
         }
@@ -110,8 +111,8 @@ impl<const VALUES: usize> Standardizer<VALUES> {
         Self { means, deviations: deviations.map(|variance: f64| libm::sqrt(variance)) }
     }
 
-    /// Standardizes values to mean 0 and deviation 1.
-    fn of(&self, values: &[f64; VALUES]) -> [f64; VALUES] {
+    /// Standardizes values to mean 0 and standard deviation 1.
+    fn standardize(&self, values: &[f64; VALUES]) -> [f64; VALUES] {
         std::array::from_fn(|index| match self.deviations[index] {
             _ if index == 0 => 1.0,
             deviation if deviation > 1e-9 => (values[index] - self.means[index]) / deviation,
@@ -119,25 +120,25 @@ impl<const VALUES: usize> Standardizer<VALUES> {
         })
     }
 
-    fn of_all(&self, observations: &[Observation<VALUES>]) -> Vec<[f64; VALUES]> {
-        observations.iter().map(|observation| self.of(&observation.values)).collect()
+    fn standardize_all(&self, observations: &[Observation<VALUES>]) -> Vec<[f64; VALUES]> {
+        observations.iter().map(|observation| self.standardize(&observation.values)).collect()
     }
 
     /// Converts weights of standardized values to weights of the original values.
     fn undo(&self, weights: [f64; VALUES]) -> [f64; VALUES] {
-        let mut plain = [0.0; VALUES];
-        plain[0] = weights[0];
+        let mut original = [0.0; VALUES];
+        original[0] = weights[0];
         for index in 1..VALUES {
             if self.deviations[index] > 1e-9 {
-                plain[index] = weights[index] / self.deviations[index];
-                plain[0] -= plain[index] * self.means[index];
+                original[index] = weights[index] / self.deviations[index];
+                original[0] -= original[index] * self.means[index];
             }
         }
-        plain
+        original
     }
 }
 
-/// Fits the weights of standardized values, given the values of each observation.
+/// Fits weights to the standardized values of the observations.
 fn fit<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     standardized: &[[f64; VALUES]],
@@ -147,7 +148,7 @@ fn fit<const VALUES: usize>(
         let mut gradient = [0.0; VALUES];
         let mut curvature = [[0.0; VALUES]; VALUES];
         for (observation, values) in observations.iter().zip(standardized) {
-            let (slope, curve) = observation.slopes(dot(&weights, values));
+            let (slope, curve) = observation.derivatives(dot(&weights, values));
             for index in 0..VALUES {
                 gradient[index] += slope * values[index];
                 for other in 0..=index {
@@ -159,7 +160,7 @@ fn fit<const VALUES: usize>(
             gradient[index] += RIDGE * weights[index];
             curvature[index][index] += RIDGE;
         }
-        // Keeps the system solvable if there is nothing to learn from.
+        // Keeps the matrix positive definite if there are no observations.
         curvature[0][0] += 1e-6;
         let step = solve(curvature, gradient);
         let mut largest = 0.0f64;
@@ -176,22 +177,22 @@ fn fit<const VALUES: usize>(
     weights
 }
 
-/// Solves a positive definite system by Cholesky decomposition. Only the lower half of the matrix
-/// is read.
+/// Solves a positive definite system by Cholesky decomposition. Only the lower triangle of the
+/// matrix is read.
 fn solve<const VALUES: usize>(
     mut matrix: [[f64; VALUES]; VALUES],
-    mut right: [f64; VALUES],
+    mut rhs: [f64; VALUES],
 ) -> [f64; VALUES] {
     cholesky(matrix.as_flattened_mut(), VALUES, |_, pivot| pivot.max(1e-12));
     for index in 0..VALUES {
-        let sum: f64 = (0..index).map(|k| matrix[index][k] * right[k]).sum();
-        right[index] = (right[index] - sum) / matrix[index][index];
+        let sum: f64 = (0..index).map(|k| matrix[index][k] * rhs[k]).sum();
+        rhs[index] = (rhs[index] - sum) / matrix[index][index];
     }
     for index in (0..VALUES).rev() {
-        let sum: f64 = (index + 1..VALUES).map(|k| matrix[k][index] * right[k]).sum();
-        right[index] = (right[index] - sum) / matrix[index][index];
+        let sum: f64 = (index + 1..VALUES).map(|k| matrix[k][index] * rhs[k]).sum();
+        rhs[index] = (rhs[index] - sum) / matrix[index][index];
     }
-    right
+    rhs
 }
 
 #[cfg(test)]

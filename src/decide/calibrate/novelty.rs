@@ -1,4 +1,4 @@
-//! Out-of-distribution documents: documents that have none of the model's labels.
+//! Detection of out-of-distribution documents, which have none of the model's labels.
 //!
 //! The novelty score comes from a logistic regression. Its limit is set by split conformal
 //! prediction (Vovk, Gammerman and Shafer 2005).
@@ -18,8 +18,8 @@ use crate::search::RowSet;
 pub struct NoveltyLimit {
     /// The maximum share of documents with known labels that may be refused.
     pub target: f64,
-    /// The novelty score above which a document is refused. `None`: there were too few documents
-    /// to learn the limit, so no document is refused.
+    /// The novelty score above which a document is refused; `None` if there were too few documents
+    /// to learn the limit. No document is then refused.
     #[serde(rename = "strangeness")]
     pub max_score: Option<f64>,
     /// The share of held-out documents with known labels that were refused. It is estimated on
@@ -52,8 +52,8 @@ impl NoveltyLimit {
     /// ```
     pub fn learn(target: f64, mut known: Vec<f64>, novel: &[f64]) -> Self {
         known.sort_by(f64::total_cmp);
-        // Subtracting a small term keeps rounding errors from raising the rank: 0.9 × 100 must give
-        // 90, not 91.
+        // Subtract a small number so that rounding errors do not raise the rank: 0.9 × 100 must
+        // give 90, not 91.
         let rank = ((known.len() + 1) as f64 * (1.0 - target) - 1e-9).ceil().max(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank")]
         let limit = known.get(rank as usize - 1).copied().filter(|limit| limit.is_finite());
@@ -118,10 +118,10 @@ impl NoveltyLimit {
 /// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor
 ///   (Tax and Duin 2000). The values are the ratio of the first neighbor and the mean over the
 ///   first five.
-/// * The largest share of the neighbors' similarities that one label has. The values are this
-///   share, its distance from the next label's share, and its product with the similarity. Two more
-///   values are the share for the fourth powers of the similarities, and the share for the first
-///   five neighbors.
+/// * The largest share of one label in the neighbors' total similarity. The values are this share,
+///   its distance from the next label's share, and its product with the similarity. Two more values
+///   are the share for the fourth powers of the similarities, and the share for the first five
+///   neighbors.
 /// * The share of the document's terms that the model does not know.
 #[derive(Debug, Clone)]
 pub struct NoveltyScore {
@@ -140,7 +140,7 @@ pub struct NoveltyScore {
 const VALUES: usize = 14;
 /// Number of values computed from margins, including the constant.
 const MARGIN_VALUES: usize = 4;
-/// Number of nearest neighbors that are also described separately.
+/// Number of nearest neighbors from which additional values are computed.
 const CLOSEST_NEIGHBORS: usize = 5;
 
 /// The input of a document's novelty score.
@@ -154,12 +154,12 @@ pub(crate) struct NoveltyEvidence<'a> {
     pub(crate) margins: Option<TopMargins>,
     /// The row of the document, if it is a training document.
     pub(crate) row: Option<u32>,
-    /// The training documents that can be its neighbors; `None`: all other documents.
+    /// The training documents that can be its neighbors; `None` if all other documents can.
     pub(crate) candidates: Option<&'a RowSet>,
 }
 
 impl TopMargins {
-    /// The highest margin, its distance from the next one, and the log odds of its score.
+    /// Returns the highest margin, its distance from the next one, and the log odds of its score.
     fn values(self) -> [f64; 3] {
         let score = f64::from(self.score).clamp(1e-6, 1.0 - 1e-6);
         let [highest, next] = self.margins.map(f64::from);
@@ -283,7 +283,7 @@ impl NoveltyScore {
             count += 1;
         }
         let share = quantile(&self.best, best);
-        let [all, emphatic, first_few] = [(voters, 1), (voters, 4), (closest, 1)]
+        let [all, fourth_powers, first_few] = [(voters, 1), (voters, 4), (closest, 1)]
             .map(|(voters, power)| agreement(voters, power, training));
         let mut farther = 0u32;
         let mut voted = 0u32;
@@ -291,7 +291,7 @@ impl NoveltyScore {
             farther += u32::from(nearest(neighbor.row) < best);
             voted += 1;
         }
-        let typical = f64::from(farther) / f64::from(voted.max(1));
+        let farther_share = f64::from(farther) / f64::from(voted.max(1));
         [
             1.0,
             share,
@@ -302,10 +302,10 @@ impl NoveltyScore {
             ratios / f64::from(count.max(1)),
             all.share,
             all.share - all.second,
-            emphatic.share,
+            fourth_powers.share,
             first_few.share,
             all.share * share,
-            typical,
+            farther_share,
             unknown_share,
         ]
     }
@@ -317,8 +317,8 @@ impl NoveltyScore {
 
     /// Checks the values for a model with `documents` documents. The error names the first problem.
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
-        let weights = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
-        if !weights || self.nearest.len() != documents {
+        let has_valid_count = [MARGIN_VALUES, VALUES].contains(&self.weights.len());
+        if !has_valid_count || self.nearest.len() != documents {
             return Err("the number of weights or of similarities is wrong");
         }
         let is_sorted = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
@@ -332,7 +332,7 @@ impl NoveltyScore {
     }
 }
 
-/// The mean similarity of the neighbors.
+/// Returns the mean similarity of the neighbors.
 #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
 fn mean_similarity(voters: Voters<'_>) -> f32 {
     let mut sum = 0.0;
@@ -344,7 +344,7 @@ fn mean_similarity(voters: Voters<'_>) -> f32 {
     (sum / f64::from(count.max(1))) as f32
 }
 
-/// The two largest shares that labels have of the neighbors' similarities.
+/// The two largest shares of a label in the neighbors' total similarity.
 #[derive(Default)]
 struct Agreement {
     share: f64,
@@ -353,16 +353,16 @@ struct Agreement {
 
 /// Computes the two largest shares, with similarities raised to `power`.
 fn agreement(voters: Voters<'_>, power: u32, training: &TrainingLabels<'_>) -> Agreement {
-    let mut of_labels: Vec<(u32, f64)> = Vec::new();
+    let mut by_label: Vec<(u32, f64)> = Vec::new();
     let mut all = 0.0;
     for (_, _, neighbor) in voters.ranked() {
         let similarity = integer_power(neighbor.similarity.into(), power);
         all += similarity;
-        of_labels.extend(training.labels(neighbor.row).iter().map(|&label| (label, similarity)));
+        by_label.extend(training.labels(neighbor.row).iter().map(|&label| (label, similarity)));
     }
-    of_labels.sort_by_key(|&(label, _)| label);
+    by_label.sort_by_key(|&(label, _)| label);
     let mut agreement = Agreement::default();
-    for same_label in of_labels.chunk_by(|a, b| a.0 == b.0) {
+    for same_label in by_label.chunk_by(|a, b| a.0 == b.0) {
         let share = same_label.iter().map(|&(_, similarity)| similarity).sum::<f64>() / all;
         if share > agreement.share {
             agreement.second = agreement.share;
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!((limit.max_score, limit.novel_refused), (Some(1.0), 1.0));
         let none = NoveltyLimit::learn(0.05, vec![], &[]);
         assert_eq!((none.max_score, none.novel_documents, none.check()), (None, 0, Ok(())));
-        // If too many documents have no neighbors, the limit would be infinite.
+        // If too many documents had no neighbors, the limit would be infinite.
         let empty = NoveltyLimit::learn(0.1, vec![f64::INFINITY; 30], &[1.0]);
         assert_eq!(empty.max_score, None);
     }
@@ -442,11 +442,17 @@ mod tests {
         let learned = NoveltyScore::fit(&known, &novel, &|_, _| 0.5, &training);
         assert_eq!(learned.check(3), Ok(()));
         assert!(learned.check(2).is_err());
-        let of = |similarity| {
+        let score_of = |similarity| {
             let list = [Neighbor { row: 0, similarity }];
             learned.of(evidence(&list), &training)
         };
-        assert!(of(0.9) < of(0.4) && of(0.4) < of(0.1), "{} {} {}", of(0.9), of(0.4), of(0.1));
+        assert!(
+            score_of(0.9) < score_of(0.4) && score_of(0.4) < score_of(0.1),
+            "{} {} {}",
+            score_of(0.9),
+            score_of(0.4),
+            score_of(0.1)
+        );
         assert!(learned.of(evidence(&[]), &training) > 1e300);
         assert!(!learned.needs_margins());
         // There is nothing to learn from.
@@ -467,11 +473,11 @@ mod tests {
         };
         let mut random = crate::random::Random::new(11);
         #[expect(clippy::cast_possible_truncation, reason = "a margin")]
-        let mut of = |from: f32| -> Vec<NoveltyEvidence<'_>> {
+        let mut evidence_from = |from: f32| -> Vec<NoveltyEvidence<'_>> {
             (0..200).map(|_| evidence(from + random.unit() as f32)).collect()
         };
-        let known = of(0.5);
-        let novel = of(-0.4);
+        let known = evidence_from(0.5);
+        let novel = evidence_from(-0.4);
         let learned = NoveltyScore::fit(&known, &novel, &|_, _| 0.5, &training);
         assert!(learned.needs_margins() && learned.check(1) == Ok(()));
         let scores = [1.4, 0.5, -0.3].map(|margin| learned.of(evidence(margin), &training));

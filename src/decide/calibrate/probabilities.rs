@@ -163,13 +163,13 @@ impl Calibration {
         }
     }
 
-    /// The number of labels.
+    /// Returns the number of labels.
     fn labels(&self) -> usize {
         self.offsets.len() / 2
     }
 
-    /// The offsets of the two regressions: for the label with the highest score, then for the
-    /// others.
+    /// Returns the offsets of the two regressions: for the label with the highest score, then for
+    /// the others.
     pub(crate) fn offsets_by_rank(&self) -> [&[f64]; 2] {
         let (first, others) = self.offsets.split_at(self.labels());
         [first, others]
@@ -215,7 +215,7 @@ fn values(
     ]
 }
 
-/// Counts the neighbors with each of the first labels.
+/// Counts the neighbors that have each of the first `labels` labels.
 fn count_supporters(
     scores: &[LabelScore],
     labels: usize,
@@ -233,11 +233,11 @@ fn agreement(supporters: u32, neighbors: usize) -> f64 {
     f64::from(supporters) / neighbors.max(1) as f64
 }
 
-/// Returns the confidence in an answer: the mean probability of its labels; 0 without labels.
+/// Returns the confidence in an answer: the mean probability of its labels, or 0 if it has none.
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
-    let of = |label: &u32| scores.iter().position(|score| score.label == *label);
+    let rank_of = |label: &u32| scores.iter().position(|score| score.label == *label);
     let probability =
-        |label: &u32| of(label).and_then(|rank| probabilities.get(rank)).unwrap_or(&0.0);
+        |label: &u32| rank_of(label).and_then(|rank| probabilities.get(rank)).unwrap_or(&0.0);
     let sum = given.iter().map(probability).fold(0.0, |sum, probability| sum + probability);
     sum / given.len().max(1) as f64
 }
@@ -288,8 +288,7 @@ mod tests {
             let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
             let mut all = Vec::new();
             calibration.probabilities(votes, scores.len(), &training, &mut all);
-            // The result is the same if supporters are already counted, and if only the first label
-            // is requested.
+            // Passing the supporters or requesting only the first label does not change the result.
             let mut first = Vec::new();
             let counted = Votes { supporters: &[1, 1], ..votes };
             calibration.probabilities(counted, 1, &training, &mut first);
@@ -297,13 +296,13 @@ mod tests {
             assert_eq!(first.len(), 1);
             all
         };
-        let of = |score: f64, list: &[Neighbor; 2]| {
+        let probabilities_at = |score: f64, list: &[Neighbor; 2]| {
             let scores =
                 [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
             probabilities(&scores, list)
         };
-        let near = of(0.9, &lists[0]);
-        let far = of(0.9, &lists[1]);
+        let near = probabilities_at(0.9, &lists[0]);
+        let far = probabilities_at(0.9, &lists[1]);
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
         assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");

@@ -82,7 +82,7 @@ impl FromStr for RuleOption {
                 return Err(format!("no such rule; use {known}"));
             }
         };
-        let legal = |number: &f64| match rule {
+        let is_valid = |number: &f64| match rule {
             Rule::Rcut => *number >= 1.0 && number.fract() <= 0.0 && *number < 1e6,
             _ => *number > 0.0 && number.is_finite(),
         };
@@ -91,7 +91,7 @@ impl FromStr for RuleOption {
             Some(_) if !matches!(rule, Rule::Rcut | Rule::Pcut) => {
                 return Err(format!("{name} takes no number; rcut and pcut do, such as rcut:2"));
             }
-            Some(number) => match number.parse().ok().filter(legal) {
+            Some(number) => match number.parse().ok().filter(is_valid) {
                 Some(number) => Some(number),
                 None => return Err("expected a count (rcut:2) or a factor (pcut:1.2)".into()),
             },
@@ -104,13 +104,13 @@ impl RuleOption {
     /// Returns the rule for tuning, which chooses the number.
     ///
     /// # Errors
-    /// If a number was given.
+    /// Fails if a number was given.
     pub fn tuned(self) -> Result<Rule, DecisionError> {
         if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
     }
 
-    /// Returns the decision if it needs no tuning. `shares` returns the share of the training
-    /// documents with each label.
+    /// Returns the decision for a rule that needs no tuning. `shares` returns the share of the
+    /// training documents with each label.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
         match (self.rule, self.number) {
             (Rule::Threshold, _) => {
@@ -198,7 +198,7 @@ pub enum DecisionError {
 /// The options of a decision that a caller can set. By default, none is set.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct DecisionOptions {
-    /// Whether a document may have several labels; `None`: as in the training corpus.
+    /// Whether a document may have several labels. If `None`, the training corpus determines this.
     pub multi_label: Option<bool>,
     /// The multi-label rule.
     pub rule: Option<RuleOption>,
@@ -218,7 +218,7 @@ impl DecisionOptions {
     /// Returns an error if a multi-label option is combined with a single-label decision.
     ///
     /// # Errors
-    /// If these options request one label per document.
+    /// Fails if these options request one label per document.
     pub fn reject_single_label(&self, option: MultiLabelOption) -> Result<(), DecisionError> {
         if self.multi_label == Some(false) {
             Err(DecisionError::SingleLabelConflict { option })
@@ -257,8 +257,8 @@ impl DecisionOptions {
     /// training corpus has documents with several labels.
     ///
     /// # Errors
-    /// If these options set a value that tuning chooses, or conflict with each other or with the
-    /// corpus.
+    /// Fails if these options set a value that tuning chooses, or conflict with each other or with
+    /// the corpus.
     pub fn tuned_rule(&self, is_multi_label_corpus: bool) -> Result<Option<Rule>, DecisionError> {
         self.check(is_multi_label_corpus)?;
         if self.threshold.is_some() || self.allow_none {
@@ -272,7 +272,7 @@ impl DecisionOptions {
     /// label.
     ///
     /// # Errors
-    /// If the options conflict or need tuning.
+    /// Fails if the options conflict or need tuning.
     pub fn decision(
         &self,
         is_multi_label_corpus: bool,
@@ -293,7 +293,7 @@ impl DecisionOptions {
     /// possible.
     ///
     /// # Errors
-    /// If the options conflict with each other or with the model's decision, or need tuning.
+    /// Fails if the options conflict with each other or with the model's decision, or need tuning.
     pub fn change(
         &self,
         decision: &Decision,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decide::vote::LabelScore;
 
-/// Returns the share of the documents with each label, given the sizes of the labels.
+/// Returns the share of the documents with each label, given the number of documents per label.
 pub(crate) fn label_shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
@@ -27,8 +27,8 @@ pub enum Decision {
     PerLabel {
         /// How the thresholds were learned.
         rule: ThresholdRule,
-        /// One threshold per label. `None`: the label is predicted only for documents that must
-        /// have a label and reach no threshold.
+        /// One threshold per label. A label without a threshold is predicted only for documents
+        /// that must have a label and reach no threshold.
         thresholds: Vec<Option<f64>>,
         /// Whether a document may have no label, as in [`Decision::Multi`].
         allow_none: bool,
@@ -51,22 +51,22 @@ pub enum Decision {
     },
 }
 
-/// A method to learn label thresholds from leave-one-out scores.
+/// A method for learning label thresholds from leave-one-out scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThresholdRule {
-    /// The threshold with the best F1 of the label (SCut, Yang 2001).
+    /// The threshold that maximizes the label's F1 (SCut, Yang 2001).
     Scut,
-    /// Like SCut, but if the best F1 is below a limit (fbr), the highest score is the threshold
+    /// Like SCut, but the highest score is the threshold if the best F1 is below a limit called fbr
     /// (SCutFBR.1, Yang 2001).
     ScutFbr,
-    /// The threshold with the best F1 when averaged with labels of similar frequency. This helps
-    /// labels with few documents, whose own best threshold is largely noise.
+    /// The threshold that maximizes F1 averaged with labels of similar frequency. This helps labels
+    /// with few documents, whose own best threshold is largely noise.
     ScutSmoothed,
-    /// Processes labels by decreasing frequency. Each threshold maximizes the micro F1 so far plus
-    /// the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023). Alternatively, uses
-    /// cyclic optimization (Fan and Lin 2007) of micro F1 plus macro F1, averaged with labels of
-    /// similar frequency.
+    /// Maximizes micro F1 plus macro F1, averaged with labels of similar frequency, by cyclic
+    /// optimization (Fan and Lin 2007). Without averaging, processes labels by decreasing
+    /// frequency. Each threshold then maximizes the micro F1 so far plus the label's share of the
+    /// macro F1 (`micromacro-freq`, Lin and Lin 2023).
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).
@@ -74,7 +74,7 @@ pub enum ThresholdRule {
 }
 
 impl ThresholdRule {
-    /// The name of the rule, as in options and model files.
+    /// Returns the name of the rule, as used in options and model files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scut => "scut",
@@ -85,7 +85,8 @@ impl ThresholdRule {
         }
     }
 
-    /// The value that is compared with the threshold of the label at `rank`, counted from 0.
+    /// Returns the value that is compared with the threshold of the label at `rank`, counted from
+    /// 0.
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,
@@ -135,14 +136,15 @@ impl Decision {
 /// Describes the decision in words, for reports.
 impl std::fmt::Display for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let one = |allow_none: bool| if allow_none { ", possibly none" } else { ", at least one" };
+        let suffix =
+            |allow_none: bool| if allow_none { ", possibly none" } else { ", at least one" };
         match self {
             Self::Single => f.write_str("one label per document"),
             Self::Multi { threshold, allow_none } => {
-                write!(f, "labels with at least {threshold} of the vote{}", one(*allow_none))
+                write!(f, "labels with at least {threshold} of the vote{}", suffix(*allow_none))
             }
             Self::PerLabel { rule, allow_none, .. } => {
-                write!(f, "a threshold per label ({}){}", rule.name(), one(*allow_none))
+                write!(f, "a threshold per label ({}){}", rule.name(), suffix(*allow_none))
             }
             Self::First { labels } => write!(f, "the best {labels} labels (rcut)"),
             Self::LargestGap => f.write_str("the labels before the largest gap (mcut)"),
@@ -196,7 +198,7 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
 }
 
 /// Returns the number of scores before the largest drop. `scores` must be sorted in decreasing
-/// order. In a tie, the first drop is used. After the last score, the drop is to 0.
+/// order. In a tie, the first drop is used. The drop after the last score is the score itself.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     let mut before = 0;
     let mut largest = f64::NEG_INFINITY;
@@ -253,8 +255,8 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
     for (labels, scores) in given.iter_mut().zip(batch) {
         // Sort by decreasing score without looking up the rank of each label.
         labels.sort_unstable();
-        let falling = scores.as_ref().iter().map(|score| score.label);
-        *labels = falling.filter(|label| labels.binary_search(label).is_ok()).collect();
+        let by_score = scores.as_ref().iter().map(|score| score.label);
+        *labels = by_score.filter(|label| labels.binary_search(label).is_ok()).collect();
     }
     given
 }
@@ -269,9 +271,9 @@ mod tests {
 
     #[test]
     fn rules_choose_the_expected_labels() {
-        let falling = scores(&[0.7, 0.5, 0.1]);
-        assert_eq!(decide(&falling, &Decision::First { labels: 2 }), [0, 1]);
-        assert_eq!(decide(&falling, &Decision::LargestGap), [0, 1]);
+        let descending = scores(&[0.7, 0.5, 0.1]);
+        assert_eq!(decide(&descending, &Decision::First { labels: 2 }), [0, 1]);
+        assert_eq!(decide(&descending, &Decision::LargestGap), [0, 1]);
         assert_eq!(decide(&[], &Decision::LargestGap), [0; 0]);
         let per_label = |rule, thresholds: [Option<f64>; 3], allow_none| Decision::PerLabel {
             rule,
@@ -280,13 +282,13 @@ mod tests {
         };
         let scut = ThresholdRule::Scut;
         let decision = per_label(scut, [Some(0.8), None, Some(0.1)], true);
-        assert_eq!(decide(&falling, &decision), [2]);
+        assert_eq!(decide(&descending, &decision), [2]);
         let none = [Some(0.8), None, Some(0.2)];
-        assert_eq!(decide(&falling, &per_label(scut, none, true)), [0; 0]);
-        assert_eq!(decide(&falling, &per_label(scut, none, false)), [0]);
+        assert_eq!(decide(&descending, &per_label(scut, none, true)), [0; 0]);
+        assert_eq!(decide(&descending, &per_label(scut, none, false)), [0]);
         // The values are 0.35, −0.75 and −1.95.
         let ranked = per_label(ThresholdRule::Rtcut, [Some(0.4), Some(-0.8), Some(-1.9)], true);
-        assert_eq!(decide(&falling, &ranked), [1]);
+        assert_eq!(decide(&descending, &ranked), [1]);
     }
 
     #[test]
@@ -303,10 +305,10 @@ mod tests {
 
     #[test]
     fn boundary_scores_reach_thresholds() {
-        let falling = scores(&[0.7, 0.5, 0.1]);
+        let descending = scores(&[0.7, 0.5, 0.1]);
         let multi = |threshold| Decision::Multi { threshold, allow_none: true };
-        assert_eq!(decide(&falling, &multi(0.5)), [0, 1]);
-        assert_eq!(decide(&falling, &multi(0.5f64.next_up())), [0]);
+        assert_eq!(decide(&descending, &multi(0.5)), [0, 1]);
+        assert_eq!(decide(&descending, &multi(0.5f64.next_up())), [0]);
         // A score of 0 means no vote.
         let zero = scores(&[0.5, 0.0]);
         let thresholds = vec![Some(0.0), Some(0.0)];

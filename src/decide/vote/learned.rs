@@ -69,7 +69,7 @@ impl LearnedVotes {
     /// all other labels are 0.
     ///
     /// # Panics
-    /// If there is no such document.
+    /// Panics if there is no such document.
     pub fn of(&self, row: u32) -> impl Iterator<Item = LabelWeight> {
         let entries = self.entries(row);
         let labels = self.labels[entries.clone()].iter().copied();

@@ -23,7 +23,7 @@ use super::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters};
 /// ```
 ///
 /// # Panics
-/// If a neighbor is not a training document, or a label has no size.
+/// Panics if a neighbor is not a training document, or a label has no size.
 pub fn vote<'a>(
     voters: impl Into<Voters<'a>>,
     rule: Vote,
@@ -77,8 +77,8 @@ pub(crate) fn vote_with(
 /// Returns a label's score, given the sum of its votes, the sum of all votes and the share of each
 /// list.
 pub(crate) fn label_score(sums: [f64; 2], totals: [f64; 2], shares: [f64; 2]) -> f64 {
-    let of = |list: usize| shares[list] * share(sums[list], totals[list]);
-    (of(0) + of(1)).min(1.0)
+    let list_score = |list: usize| shares[list] * share(sums[list], totals[list]);
+    (list_score(0) + list_score(1)).min(1.0)
 }
 
 /// Returns a label's share of all votes; 0 if the votes underflow.
@@ -97,14 +97,14 @@ mod tests {
         Neighbor { row: 2, similarity: 0.25 },
     ];
 
-    fn scores(by: impl Into<Vote>, weights: [f32; 3]) -> Vec<(u32, f64)> {
+    fn scores(rule: impl Into<Vote>, weights: [f32; 3]) -> Vec<(u32, f64)> {
         let training = TrainingLabels {
             indptr: &[0, 1, 2, 4],
             indices: &[2, 1, 0, 1],
             weights: &weights,
             sizes: &[1, 4, 1],
         };
-        vote(&NEIGHBORS, by.into(), &training)
+        vote(&NEIGHBORS, rule.into(), &training)
             .into_iter()
             .map(|score| (score.label, score.score))
             .collect()
@@ -137,8 +137,8 @@ mod tests {
         assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
 
-    /// Scores agree with the definition in the module documentation, for rows with no, few and many
-    /// labels.
+    /// Scores agree with the definition in the module documentation, for rows without labels and
+    /// rows with few or many labels.
     #[test]
     fn scores_agree_with_the_definition() {
         let mut random = crate::random::Random::new(5);
@@ -165,11 +165,12 @@ mod tests {
             let terms = list(round % 20);
             let vectors = list(if round % 3 == 0 { 9 } else { 0 });
             let voters = Voters::both(&terms, &vectors, 0.25);
-            let by: Vote = ["similarity^2", "rank", "uniform/size^0.5"][round % 3].parse().unwrap();
+            let rule: Vote =
+                ["similarity^2", "rank", "uniform/size^0.5"][round % 3].parse().unwrap();
             let value = |list: &[Neighbor], rank: usize| {
                 let Neighbor { row, similarity } = list[rank];
                 let best = list[0].similarity;
-                by.weight.value(similarity, rank, best) * f64::from(weights[row as usize])
+                rule.weight.value(similarity, rank, best) * f64::from(weights[row as usize])
             };
             let share = |list: &[Neighbor], label: u32| {
                 let mut sum = 0.0;
@@ -190,11 +191,12 @@ mod tests {
             let first = |label: u32| {
                 voters.ranked().position(|(.., near)| training.labels(near.row).contains(&label))
             };
-            let factors = training.factors(by);
+            let factors = training.factors(rule);
             let mut expected: Vec<(LabelScore, u32)> = (0..labels)
                 .filter(|&label| supporters(label) > 0)
                 .map(|label| {
-                    let [terms, vectors] = voters.lists().map(|(list, of)| of * share(list, label));
+                    let [terms, vectors] =
+                        voters.lists().map(|(list, weight)| weight * share(list, label));
                     let factor = factors.get(label as usize).unwrap_or(&1.0);
                     let score = (terms + vectors).min(1.0) * factor;
                     (LabelScore { label, score }, supporters(label))
@@ -204,9 +206,9 @@ mod tests {
                 b.score.total_cmp(&a.score).then(first(a.label).cmp(&first(b.label)))
             });
             let mut outcome = Outcome::default();
-            vote_with(voters, by.weight, &factors, &training, &mut outcome);
+            vote_with(voters, rule.weight, &factors, &training, &mut outcome);
             let found: Vec<_> = outcome.scores.into_iter().zip(outcome.supporters).collect();
-            assert_eq!(found, expected, "{by}");
+            assert_eq!(found, expected, "{rule}");
         }
     }
 
@@ -254,8 +256,8 @@ mod tests {
             weights: &[1.0; 3],
             sizes: &[2, 8, 0],
         };
-        let by = "uniform/size^0.5".parse().unwrap();
-        let found = vote(&NEIGHBORS[..2], by, &training);
+        let rule = "uniform/size^0.5".parse().unwrap();
+        let found = vote(&NEIGHBORS[..2], rule, &training);
         assert_eq!(found.iter().map(|score| score.score).collect::<Vec<_>>(), [0.5, 0.25]);
     }
 }

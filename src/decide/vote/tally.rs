@@ -17,14 +17,15 @@ thread_local! {
 /// then counted in order.
 #[derive(Debug)]
 pub(crate) struct VoteTally {
-    /// The label of each listed vote, in the order of the neighbors. Longer than `listed`.
+    /// The label of each listed vote, in the order of the neighbors. The vector is longer than
+    /// `listed`.
     labels: Vec<u32>,
     weights: Vec<f64>,
     /// Number of listed votes.
     listed: usize,
     by_label: Vec<LabelVotes>,
     /// The first `count` entries are the labels that have votes, in the order of their first votes.
-    /// There is one entry more than labels, so that a label can be written before it is known to be
+    /// There is one more entry than labels, because a label is written before it is known to be
     /// new.
     voted: Vec<u32>,
     /// Number of labels with votes.
@@ -92,7 +93,7 @@ impl VoteTally {
     /// Lists the votes of a neighbor.
     #[inline]
     fn list(&mut self, training: &TrainingLabels<'_>, row: u32, weight: f64) {
-        let range = training.own(row);
+        let range = training.label_range(row);
         let start = self.listed;
         self.listed += range.len();
         if self.listed + COPIED_LABELS > self.labels.len() {
@@ -149,7 +150,7 @@ impl VoteTally {
         let voted = &voted[..*count];
         ranking.extend((0u128..).zip(voted).map(|(position, &label)| {
             let score = score(label, by_label[label as usize].sums);
-            u128::from(descending(score)) << 64 | position
+            u128::from(descending_key(score)) << 64 | position
         }));
         // All keys are distinct.
         ranking.sort_unstable();
@@ -158,7 +159,7 @@ impl VoteTally {
             let label = voted[key as usize];
             RankedLabel {
                 label,
-                score: from_descending(score),
+                score: from_descending_key(score),
                 voters: by_label[label as usize].voters,
             }
         })
@@ -184,14 +185,14 @@ pub(crate) struct RankedLabel {
 }
 
 /// Returns a sort key that decreases as the number increases in the order of [`f64::total_cmp`].
-fn descending(number: f64) -> u64 {
+fn descending_key(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 0 { !bits ^ (1 << 63) } else { bits }
 }
 
 /// Returns the number of a sort key.
-fn from_descending(descending: u64) -> f64 {
-    let bits = if descending >> 63 == 0 { !descending ^ (1 << 63) } else { descending };
+fn from_descending_key(key: u64) -> f64 {
+    let bits = if key >> 63 == 0 { !key ^ (1 << 63) } else { key };
     f64::from_bits(bits)
 }
 
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_use_begins_with_an_empty_tally() {
-        // Some label lists end exactly where all labels end, others end earlier.
+        // The last label list ends at the end of `indices`. The others end earlier.
         let training = TrainingLabels {
             indptr: &[0, 2, 2, 7, 9],
             indices: &[2, 7, 0, 1, 3, 4, 7, 0, 7],
@@ -252,9 +253,9 @@ mod tests {
     fn keys_sort_like_numbers_in_reverse() {
         let numbers =
             [f64::INFINITY, 1.5, 1.0, f64::MIN_POSITIVE, 5e-324, 0.0, -0.0, -5e-324, -1.0, -1e300];
-        let keys = numbers.map(descending);
+        let keys = numbers.map(descending_key);
         assert!(keys.is_sorted(), "{keys:?}");
-        assert_eq!(keys.map(|key| from_descending(key).to_bits()), numbers.map(f64::to_bits));
-        assert!(descending(f64::NAN) < descending(f64::INFINITY));
+        assert_eq!(keys.map(|key| from_descending_key(key).to_bits()), numbers.map(f64::to_bits));
+        assert!(descending_key(f64::NAN) < descending_key(f64::INFINITY));
     }
 }

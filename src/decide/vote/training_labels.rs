@@ -27,22 +27,23 @@ pub struct TrainingLabels<'a> {
 }
 
 impl<'a> TrainingLabels<'a> {
-    /// The labels of a row, in increasing order.
+    /// Returns the labels of a row, in increasing order.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// Panics if there is no such row.
     pub fn labels(&self, row: u32) -> &'a [u32] {
-        &self.indices[self.own(row)]
+        &self.indices[self.label_range(row)]
     }
 
-    /// The range of a row's labels in `indices`.
+    /// Returns the range of a row's labels in `indices`.
     #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
-    pub(super) fn own(&self, row: u32) -> Range<usize> {
+    pub(super) fn label_range(&self, row: u32) -> Range<usize> {
         let row = row as usize;
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
-    /// Returns the factor of each label's score under `vote`, or nothing if all factors are 1.
+    /// Returns the factor of each label's score under `vote`, or an empty vector if all factors are
+    /// 1.
     pub(crate) fn factors(&self, vote: Vote) -> Vec<f64> {
         if vote.compensation <= 0.0 {
             return Vec::new();

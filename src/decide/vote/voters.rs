@@ -39,8 +39,8 @@ impl<'a> Voters<'a> {
         Self { terms: neighbors, vectors: &[], dense_share: 0.0 }
     }
 
-    /// Creates voters from two lists, best first. `dense_share` is the share of the second list in
-    /// the votes, from 0 to 1. A list whose share is 0 does not vote.
+    /// Creates voters from two lists, best first. `dense_share` is the second list's share of the
+    /// votes, from 0 to 1. A list whose share is 0 does not vote.
     pub fn both(terms: &'a [Neighbor], vectors: &'a [Neighbor], dense_share: f64) -> Self {
         let terms = if dense_share < 1.0 { terms } else { &[] };
         let vectors = if dense_share > 0.0 { vectors } else { &[] };
@@ -54,8 +54,8 @@ impl<'a> Voters<'a> {
         Self { terms: first(self.terms), vectors: first(self.vectors), ..self }
     }
 
-    /// The list by terms and the list by vectors, with their shares of the votes. An empty list has
-    /// share 0.
+    /// Returns the neighbors found by terms and the neighbors found by vectors, with their shares
+    /// of the votes. An empty list has share 0.
     pub fn lists(self) -> [(&'a [Neighbor], f64); 2] {
         let shares = match (self.terms.is_empty(), self.vectors.is_empty()) {
             (false, false) => [1.0 - self.dense_share, self.dense_share],
@@ -70,22 +70,24 @@ impl<'a> Voters<'a> {
         self.terms.is_empty() && self.vectors.is_empty()
     }
 
-    /// The length of the longer list.
+    /// Returns the length of the longer list.
     pub(crate) fn len(self) -> usize {
         self.terms.len().max(self.vectors.len())
     }
 
-    /// The total number of neighbors in both lists.
+    /// Returns the total number of neighbors in both lists.
     pub(crate) fn count(self) -> usize {
         self.terms.len() + self.vectors.len()
     }
 
-    /// The similarity of the best neighbor; for two lists, the mean weighted by their shares.
+    /// Returns the similarity of the best neighbor. For two lists, this is the mean of their best
+    /// similarities, weighted by their shares.
     pub(crate) fn best_similarity(self) -> f32 {
         self.best_similarity_where(&|_| true)
     }
 
-    /// The best similarity among eligible neighbors; 0 if there are none.
+    /// Like [`best_similarity`](Self::best_similarity), but considers only neighbors whose rows are
+    /// eligible. Returns 0 if there are none.
     #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
     pub(crate) fn best_similarity_where(self, is_eligible: &dyn Fn(u32) -> bool) -> f32 {
         let best = |(list, share): (&[Neighbor], f64)| {
@@ -96,7 +98,8 @@ impl<'a> Voters<'a> {
         (terms + vectors) as f32
     }
 
-    /// Iterates over all neighbors with list number and rank, ordered by rank, then by list.
+    /// Iterates over the list number, rank and neighbor of each entry, ordered by rank, then by
+    /// list.
     pub(crate) fn ranked(self) -> impl Iterator<Item = (usize, usize, &'a Neighbor)> {
         self.ranked_from(0, usize::MAX)
     }

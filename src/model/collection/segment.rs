@@ -19,19 +19,21 @@ pub(super) struct Segment {
     pub(super) ids: Strings,
     /// The labels, numbered as in the collection.
     pub(super) labels: Lists,
-    /// The new labels of documents that were relabeled.
+    /// The new labels of relabeled documents, by row.
     pub(super) relabeled: HashMap<u32, Vec<u32>>,
     pub(super) weights: Vec<f32>,
     /// The similarity of each document's best neighbor, if the model has a novelty score.
     pub(super) nearest: Vec<f32>,
     /// The learned vote weights of the documents, if the model has them.
     pub(super) vote_weights: Option<LabelWeights>,
+    /// Whether each row remains.
     pub(super) alive: Vec<bool>,
+    /// The number of remaining rows.
     pub(super) count: u32,
     pub(super) live: OnceLock<LiveRows>,
 }
 
-/// Lists of numbers, one per row.
+/// A list of numbers for each row.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) starts: Vec<u64>,
@@ -55,7 +57,7 @@ impl Lists {
         self.starts[row] as usize..self.starts[row + 1] as usize
     }
 
-    pub(super) fn of(&self, row: usize) -> &[u32] {
+    pub(super) fn get(&self, row: usize) -> &[u32] {
         &self.values[self.bounds(row)]
     }
 }
@@ -76,8 +78,8 @@ impl LabelWeights {
         self.labels.push(labels);
     }
 
-    fn of(&self, row: usize) -> Vec<(u32, f32)> {
-        let labels = self.labels.of(row).iter().copied();
+    fn get(&self, row: usize) -> Vec<(u32, f32)> {
+        let labels = self.labels.get(row).iter().copied();
         labels.zip(self.weights[self.labels.bounds(row)].iter().copied()).collect()
     }
 }
@@ -102,8 +104,8 @@ impl Segment {
     }
 
     pub(super) fn labels(&self, row: usize) -> &[u32] {
-        let other = u32::try_from(row).ok().and_then(|row| self.relabeled.get(&row));
-        other.map_or(self.labels.of(row), Vec::as_slice)
+        let new_labels = u32::try_from(row).ok().and_then(|row| self.relabeled.get(&row));
+        new_labels.map_or(self.labels.get(row), Vec::as_slice)
     }
 
     /// Returns the vote weights of a document. If the document was relabeled, they are 1 for each
@@ -113,7 +115,7 @@ impl Segment {
         if u32::try_from(row).is_ok_and(|row| self.relabeled.contains_key(&row)) {
             return self.labels(row).iter().map(|&label| (label, 1.0)).collect();
         }
-        vote_weights.of(row)
+        vote_weights.get(row)
     }
 
     pub(super) fn remove(&mut self, row: u32) {
@@ -124,9 +126,12 @@ impl Segment {
 
     /// Merges the remaining documents of several segments, in order.
     pub(super) fn merge(segments: &[Self]) -> Self {
-        fn merge_arrays<T: Merge>(segments: &[Segment], of: impl Fn(&Segment) -> Arc<T>) -> Arc<T> {
+        fn merge_arrays<T: Merge>(
+            segments: &[Segment],
+            array: impl Fn(&Segment) -> Arc<T>,
+        ) -> Arc<T> {
             let all: Vec<_> =
-                segments.iter().map(|segment| (of(segment), segment.live().clone())).collect();
+                segments.iter().map(|segment| (array(segment), segment.live().clone())).collect();
             Arc::new(T::merge(&all))
         }
         let first = &segments[0];
@@ -174,7 +179,7 @@ impl Segment {
     }
 
     /// Creates a segment of a model's documents.
-    pub(super) fn of(model: &Model) -> Self {
+    pub(super) fn from_model(model: &Model) -> Self {
         let arrays = &model.arrays;
         let count = model.ids().len();
         let mut labels = Lists::default();

@@ -13,7 +13,7 @@ use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::Csr;
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The data that a model stores for each remaining document.
+/// The data of the remaining documents that a model stores.
 struct LiveDocuments {
     ids: Strings,
     labels: Lists,
@@ -40,7 +40,7 @@ impl Collection {
 
     /// Returns a model with the current documents. Rows and texts are not copied.
     pub fn model(&self) -> Arc<Model> {
-        Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
+        Arc::clone(self.model.get_or_init(|| Arc::new(self.build())))
     }
 
     /// Returns a model with the current documents in one segment, and frees everything else. If the
@@ -54,8 +54,8 @@ impl Collection {
         Ok(model)
     }
 
-    fn make(&self) -> Model {
-        // For each label of the model, in byte order of names, its number in the collection.
+    fn build(&self) -> Model {
+        // The number in the collection of each label of the model, in byte order of label names.
         let mut order: Vec<u32> = (0..length_of(&self.labels)).collect();
         order.sort_unstable_by_key(|&label| &self.labels[label as usize]);
         let mut numbers = vec![0u32; order.len()];

@@ -9,9 +9,10 @@ const VERSION: u32 = 1;
 pub(in crate::model) const HEADER_SIZE: usize = 20;
 /// Number of bytes before the changes of a frame.
 const FRAME_HEADER_SIZE: usize = 13;
-/// Number of bytes of changes after which a frame ends.
+/// Minimum number of bytes of changes in a frame, except in the last frame of a commit.
 const MIN_FRAME_SIZE: usize = 1 << 20;
-/// Maximum number of bytes of a frame, which ends after the change that reaches `MIN_FRAME_SIZE`.
+/// Maximum number of bytes of changes in a frame. A frame ends after the change that reaches
+/// `MIN_FRAME_SIZE`.
 const MAX_FRAME_SIZE: u32 = 1 << 30;
 
 pub(in crate::model) fn header(identity: u32) -> [u8; HEADER_SIZE] {
@@ -66,8 +67,8 @@ pub(in crate::model) struct JournalContents {
 /// Reads the frames of a journal after its header.
 fn read_frames(bytes: &[u8]) -> Result<JournalContents, ModelProblem> {
     let damaged = |offset: usize, what: &str| {
-        let place = format!("{what} at byte {}", offset + HEADER_SIZE);
-        ModelProblem::invalid("journal", place)
+        let message = format!("{what} at byte {}", offset + HEADER_SIZE);
+        ModelProblem::invalid("journal", message)
     };
     let mut contents = JournalContents { commits: Vec::new(), end: HEADER_SIZE as u64 };
     let mut commit = Vec::new();
@@ -196,8 +197,8 @@ mod tests {
         assert!(matches!(contents(&[], 8), Ok(JournalState::Missing)));
     }
 
-    /// Wherever a write was cut short, all earlier commits are read, and no part of the incomplete
-    /// commit.
+    /// If a write is cut short at any byte, all earlier commits are read, and the incomplete commit
+    /// is ignored.
     #[test]
     fn an_incomplete_commit_is_ignored() {
         let mut bytes = header(7).to_vec();

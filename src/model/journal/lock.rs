@@ -66,8 +66,8 @@ impl JournalLock {
     /// Locks a model and its journal.
     ///
     /// # Errors
-    /// If there is no such model, if a file cannot be opened, or if another process has locked a
-    /// file.
+    /// Fails if there is no such model, if a file cannot be opened, or if another process has
+    /// locked a file.
     pub fn new(model: &Path) -> Result<Self, UpdateError> {
         let fail = |path: &Path, problem| ModelError { path: path.to_owned(), problem };
         let try_lock = |path: &Path, file: &File| match file.try_lock() {
@@ -92,14 +92,14 @@ impl JournalLock {
                 try_lock(&path, journal)?;
             }
             let lock = Self { path, model: file, journal };
-            if lock.is_there() {
+            if lock.is_current() {
                 return Ok(lock);
             }
         }
     }
 
-    /// Whether the locked journal is still at its path; also true if there is no journal.
-    pub(in crate::model) fn is_there(&self) -> bool {
+    /// Whether the locked journal is still the file at its path. Also true if there is no journal.
+    pub(in crate::model) fn is_current(&self) -> bool {
         self.journal
             .as_ref()
             .is_none_or(|journal| file_identity(journal) == path_identity(&self.path))
@@ -117,7 +117,7 @@ impl JournalLock {
                 let _ = std::fs::remove_file(&self.path);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
             }
-            // Change the owner, if the user is allowed to.
+            // Change the owner if the user is allowed to.
             let _ = fchown(&journal, Some(metadata.uid()), Some(metadata.gid()));
             journal.set_permissions(metadata.permissions())?;
             self.journal = Some(journal);
@@ -127,7 +127,7 @@ impl JournalLock {
 
     /// Removes the journal of a replaced model.
     pub(in crate::model) fn remove_journal(&self) -> io::Result<()> {
-        if self.journal.is_some() && self.is_there() {
+        if self.journal.is_some() && self.is_current() {
             return std::fs::remove_file(&self.path);
         }
         Ok(())

@@ -1,8 +1,8 @@
-//! The file of decisions: the decisions about each document, with the name of the person and the
-//! expected quality of the model.
+//! The decisions file. It stores the decisions about each document, with the name of the reviewer
+//! and the expected quality of the model.
 //!
-//! Labels are stored in the model. This file also has the decisions that do not change the model,
-//! and the history of the expected quality. It has one line of JSON per decision, which is on disk
+//! Labels are stored in the model. This file also contains decisions that do not change the model,
+//! and the history of the expected quality. Each decision is one line of JSON, which is on disk
 //! before the decision is confirmed.
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Action {
     /// The document has the given labels.
     Label,
-    /// The labels of the document are right.
+    /// The labels of the document are correct.
     Keep,
     /// The document is removed from the model.
     Remove,
@@ -32,22 +32,22 @@ pub(crate) enum Action {
 /// A line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// Seconds since 1970, in UTC.
+    /// Seconds since the Unix epoch.
     pub(crate) time: u64,
-    /// The name that the person gave; empty if none.
+    /// The name that the reviewer gave; empty if none.
     pub(crate) reviewer: String,
     /// The identifier of the document.
     pub(crate) id: String,
     pub(crate) decision: Action,
     /// The labels of the document after the decision; empty if it has none.
     pub(crate) labels: Vec<String>,
-    /// The labels that the model predicted before a document of the pool got its labels, if it was
-    /// decided alone.
+    /// The labels that the model had predicted. They are recorded if a request has only this
+    /// decision, which labels a document of the pool for the first time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) predicted: Option<Vec<String>>,
-    /// The number of documents of the pool with labels.
+    /// The number of labeled documents in the pool.
     pub(crate) labeled: usize,
-    /// The share of right labels to expect in the rest of the pool.
+    /// The expected share of correct labels in the rest of the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expected: Option<f64>,
     /// For `undo`, the decision that was withdrawn.
@@ -59,7 +59,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Returns an empty `undo` of a reviewer, now.
+    /// Returns an `undo` line with the current time, without a document.
     pub(crate) fn now(reviewer: String) -> Self {
         let time = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -77,21 +77,21 @@ impl Line {
     }
 }
 
-/// A point of the history: the state after a document got labels.
+/// A point of the history: the state after a document was labeled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 pub(crate) struct Point {
-    /// The number of documents of the pool with labels.
+    /// The number of labeled documents in the pool.
     pub(crate) labeled: usize,
-    /// The share of right labels to expect in the rest of the pool, from 0 to 1. `null` if nothing
-    /// is left, or the model is not calibrated.
+    /// The expected share of correct labels in the rest of the pool, from 0 to 1. `null` if no
+    /// document is left, or the model is not calibrated.
     pub(crate) expected: Option<f64>,
-    /// Whether the prediction was right.
+    /// Whether the prediction was correct; `null` if it was not recorded.
     pub(crate) was_right: Option<bool>,
 }
 
 /// The result of all decisions in the file.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Decided {
+pub(crate) struct DecisionState {
     /// The documents whose labels somebody confirmed or chose.
     kept: HashSet<String>,
     /// The documents that are not shown again.
@@ -100,15 +100,17 @@ pub(crate) struct Decided {
     history: Vec<(String, Point)>,
 }
 
-impl Decided {
+impl DecisionState {
     pub(crate) fn add(&mut self, line: &Line) {
         // A new decision replaces an earlier one.
         let _ = self.kept.remove(&line.id);
         let _ = self.skipped.remove(&line.id);
-        let holds = match line.decision {
+        let mark = match line.decision {
             Action::Label => {
-                let was_right =
-                    line.predicted.as_ref().map(|predicted| same(predicted, &line.labels));
+                let was_right = line
+                    .predicted
+                    .as_ref()
+                    .map(|predicted| have_same_labels(predicted, &line.labels));
                 let Line { labeled, expected, .. } = *line;
                 self.history.push((line.id.clone(), Point { labeled, expected, was_right }));
                 Some(Action::Keep)
@@ -124,7 +126,7 @@ impl Decided {
             }
             action => Some(action),
         };
-        match holds {
+        match mark {
             Some(Action::Keep) => drop(self.kept.insert(line.id.clone())),
             Some(Action::Skip) => drop(self.skipped.insert(line.id.clone())),
             _ => {}
@@ -149,12 +151,12 @@ impl Decided {
     }
 }
 
-/// Whether two lists have the same labels, in any order and number.
-pub(crate) fn same(a: &[String], b: &[String]) -> bool {
+/// Whether two lists contain the same labels, regardless of order and repetitions.
+pub(crate) fn have_same_labels(a: &[String], b: &[String]) -> bool {
     a.iter().all(|label| b.contains(label)) && b.iter().all(|label| a.contains(label))
 }
 
-/// The open file of decisions.
+/// An open decisions file.
 #[derive(Debug)]
 pub(crate) struct DecisionFile {
     file: File,
@@ -163,21 +165,21 @@ pub(crate) struct DecisionFile {
 }
 
 impl DecisionFile {
-    /// Returns the path of the file of a model.
+    /// Returns the path of a model's decisions file.
     pub(crate) fn path(model: &Path) -> PathBuf {
         let mut path = model.as_os_str().to_owned();
         path.push(".decisions.jsonl");
         path.into()
     }
 
-    /// Opens or creates a file, and reads it. An incomplete line at its end, which was never
-    /// confirmed, is removed by the next decision.
-    pub(crate) fn open(path: &Path) -> io::Result<(Self, Decided)> {
+    /// Opens or creates a file, and reads it. An incomplete last line was never confirmed; the next
+    /// decision removes it.
+    pub(crate) fn open(path: &Path) -> io::Result<(Self, DecisionState)> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         // The name of a new file must survive a power failure. Not all file systems sync folders.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
-        let mut decided = Decided::default();
+        let mut decided = DecisionState::default();
         let mut end = 0;
         let mut reader = BufReader::new(&file);
         let mut line = Vec::new();
@@ -197,7 +199,7 @@ impl DecisionFile {
         Ok((Self { file, end }, decided))
     }
 
-    /// Appends decisions, and waits until they are on disk. If that fails, the file is as before.
+    /// Appends decisions, and waits until they are on disk. If that fails, the file is unchanged.
     pub(crate) fn append(&mut self, lines: &[Line]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for line in lines {
@@ -239,7 +241,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = DecisionFile::path(&folder.path().join("a.model"));
         let (mut file, decided) = DecisionFile::open(&path).unwrap();
-        assert_eq!(decided, Decided::default());
+        assert_eq!(decided, DecisionState::default());
         let lines = [line("a", Action::Keep), line("b", Action::Skip), line("c", Action::Label)];
         file.append(&lines).unwrap();
         let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
@@ -250,12 +252,12 @@ mod tests {
         let point = Point { labeled: 3, expected: Some(0.5), was_right: Some(false) };
         assert_eq!(decided.history().collect::<Vec<_>>(), [&point]);
         let undo = line("b", Action::Undo);
-        let again = Line {
+        let second_undo = Line {
             withdrawn: Some(Action::Label),
             restored: Some(Action::Skip),
             ..line("c", Action::Undo)
         };
-        file.append(&[undo, again]).unwrap();
+        file.append(&[undo, second_undo]).unwrap();
         let (_, decided) = DecisionFile::open(&path).unwrap();
         let marks = ["a", "b", "c"].map(|id| decided.mark(id));
         assert_eq!(marks, [Some(Action::Keep), None, Some(Action::Skip)]);

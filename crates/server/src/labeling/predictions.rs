@@ -1,8 +1,9 @@
-//! What the model says about the documents of a pool.
+//! The model's predictions for the documents of a pool.
 //!
-//! A decision changes the predictions of similar documents. Those are predicted again at once, for
-//! at most a fixed time; then other documents, in turn. All predictions are therefore updated after
-//! some decisions, and their time does not depend on the size of the pool.
+//! A decision changes the predictions for similar documents. These documents are predicted again
+//! immediately, followed by other documents in rotation, until a time limit is reached. All
+//! predictions are therefore updated after enough decisions, and the time per decision does not
+//! depend on the size of the pool.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,25 +20,25 @@ use crate::live::LiveModel;
 /// The prediction of each document of a pool.
 #[derive(Debug)]
 pub(crate) struct Predictions {
-    /// Without neighbors, and with the best labels only.
+    /// The predictions, without neighbors and with the best labels only.
     all: Vec<RawPrediction>,
     uncertainty: Vec<f64>,
     /// Whether each document is in the model.
     is_labeled: Vec<bool>,
     /// The model in which `is_labeled` was looked up.
     seen: Arc<Model>,
-    /// The identifiers that several documents of the model have. Decisions add none.
+    /// The identifiers that several documents of the model share. Decisions never add any.
     repeated: HashSet<String>,
-    /// The next document to predict again in turn.
-    turn: usize,
+    /// The next document to predict again in rotation.
+    next_row: usize,
 }
 
 /// Maximum number of labels that are kept for each document.
-const LABELS: usize = 20;
-/// Number of documents that are predicted at once.
-const BATCH: usize = 32;
-/// The time for predicting documents again after a decision.
-const TIME: Duration = Duration::from_millis(60);
+const MAX_LABELS: usize = 20;
+/// Number of documents that are predicted together.
+const BATCH_SIZE: usize = 32;
+/// Time limit for updating predictions after a decision.
+const TIME_LIMIT: Duration = Duration::from_millis(60);
 
 impl Predictions {
     pub(crate) fn new(live: &LiveModel, documents: &[Document]) -> Result<Self, ClassifyError> {
@@ -46,16 +47,16 @@ impl Predictions {
             uncertainty: vec![1.0; documents.len()],
             is_labeled: is_labeled(live, documents),
             seen: Arc::clone(live.model()),
-            repeated: repeated(live.model()),
-            turn: 0,
+            repeated: repeated_ids(live.model()),
+            next_row: 0,
         };
         predictions.predict_all(live, documents)?;
         Ok(predictions)
     }
 
-    /// Finds out which documents are in the model, if the model changed. If it was replaced, all
-    /// documents are predicted again. Returns whether it was replaced.
-    pub(crate) fn see(&mut self, live: &LiveModel, documents: &[Document]) -> bool {
+    /// Updates `is_labeled` if the model has changed. If the model was replaced, predicts all
+    /// documents again. Returns whether it was replaced.
+    pub(crate) fn sync(&mut self, live: &LiveModel, documents: &[Document]) -> bool {
         if Arc::ptr_eq(&self.seen, live.model()) {
             return false;
         }
@@ -63,7 +64,7 @@ impl Predictions {
         let is_replaced = !std::ptr::eq(old.vocabulary(), live.model().vocabulary());
         self.is_labeled = is_labeled(live, documents);
         if is_replaced {
-            self.repeated = repeated(live.model());
+            self.repeated = repeated_ids(live.model());
             self.all.fill(RawPrediction::default());
             let predicted = self.predict_all(live, documents);
             predicted.unwrap_or_else(|error| report(&error));
@@ -73,7 +74,8 @@ impl Predictions {
         is_replaced
     }
 
-    /// Renumbers the labels of the predictions: a new label changes the numbers of later ones.
+    /// Renumbers the labels of the predictions, because a new label changes the numbers of later
+    /// labels.
     fn renumber(&mut self, old: &Model) {
         if old.labels().iter().eq(self.seen.labels().iter()) {
             return;
@@ -97,7 +99,7 @@ impl Predictions {
         }
     }
 
-    /// Whether several documents of the model have an identifier.
+    /// Whether several documents of the model share the identifier.
     pub(crate) fn is_repeated(&self, id: &str) -> bool {
         self.repeated.contains(id)
     }
@@ -108,10 +110,12 @@ impl Predictions {
         documents: &[Document],
     ) -> Result<(), ClassifyError> {
         let rows: Vec<u32> = (0u32..).zip(documents).map(|(row, _)| row).collect();
-        rows.chunks(BATCH * BATCH).try_for_each(|rows| self.predict(live, documents, rows))
+        rows.chunks(BATCH_SIZE * BATCH_SIZE)
+            .try_for_each(|rows| self.predict(live, documents, rows))
     }
 
-    /// Predicts the documents again that are similar to `changed` ones, and others in turn.
+    /// Updates the predictions for documents similar to the `changed` documents, then for other
+    /// documents in rotation.
     pub(crate) fn update(
         &mut self,
         live: &LiveModel,
@@ -121,13 +125,14 @@ impl Predictions {
     ) {
         let start = Instant::now();
         let near: Vec<u32> = changed.iter().flat_map(|&row| pool.near(row).chain([row])).collect();
-        let others = (0..documents.len()).map(|step| (self.turn + step) % documents.len());
+        let others = (0..documents.len()).map(|step| (self.next_row + step) % documents.len());
         let others: Vec<u32> = others.filter_map(|row| u32::try_from(row).ok()).collect();
-        let in_time = |_: &&[u32]| start.elapsed() < TIME;
-        // At least one batch of others, so that they are predicted at some time.
-        let (first, rest) = others.split_at(BATCH.min(others.len()));
-        let near = near.chunks(BATCH).take_while(in_time);
-        let rest = rest.chunks(BATCH).take_while(in_time);
+        let in_time = |_: &&[u32]| start.elapsed() < TIME_LIMIT;
+        // Always predict one batch of other documents, so that every document is updated
+        // eventually.
+        let (first, rest) = others.split_at(BATCH_SIZE.min(others.len()));
+        let near = near.chunks(BATCH_SIZE).take_while(in_time);
+        let rest = rest.chunks(BATCH_SIZE).take_while(in_time);
         for rows in near.chain([first]).chain(rest) {
             if let Err(error) = self.predict(live, documents, rows) {
                 return report(&error);
@@ -146,15 +151,15 @@ impl Predictions {
         let predicted = live.classifier.predict_documents(&chosen, &live.options)?;
         let is_multi = live.model().settings().decision.is_multi();
         for (&row, mut prediction) in rows.iter().zip(predicted) {
-            let at = row as usize;
-            self.uncertainty[at] = uncertainty(&prediction, is_multi);
+            let index = row as usize;
+            self.uncertainty[index] = uncertainty(&prediction, is_multi);
             prediction.neighbors = Vec::new();
             prediction.by_vectors = Vec::new();
-            prediction.scores.truncate(LABELS);
-            prediction.probabilities.truncate(LABELS);
-            self.all[at] = prediction;
-            if at == self.turn {
-                self.turn = (at + 1) % documents.len();
+            prediction.scores.truncate(MAX_LABELS);
+            prediction.probabilities.truncate(MAX_LABELS);
+            self.all[index] = prediction;
+            if index == self.next_row {
+                self.next_row = (index + 1) % documents.len();
             }
         }
         Ok(())
@@ -173,13 +178,13 @@ impl Predictions {
         self.uncertainty[row as usize]
     }
 
-    /// Returns why a document is proposed.
+    /// Returns the reason why a document is proposed.
     pub(crate) fn reason(&self, row: u32) -> Reason<'_> {
         Reason::of(&self.seen, &self.all[row as usize])
     }
 
-    /// Returns the names of the predicted labels of a document: of the best one if none was
-    /// predicted although a document has one label.
+    /// Returns the names of the predicted labels of a document. In single-label mode, returns the
+    /// best label if none was predicted.
     pub(crate) fn labels(&self, row: u32) -> Vec<String> {
         let prediction = &self.all[row as usize];
         let mut labels = prediction.labels.clone();
@@ -190,9 +195,9 @@ impl Predictions {
         labels.into_iter().map(|label| model.label_name(label).to_owned()).collect()
     }
 
-    /// Returns the mean confidence of the documents that are not in the model, which is the share
-    /// of right labels to expect. `None` if the model is not calibrated, or there are no such
-    /// documents.
+    /// Returns the mean confidence of the documents that are not in the model, which is the
+    /// expected share of correct labels. `None` if the model is not calibrated, or there are no
+    /// such documents.
     pub(crate) fn expected(&self) -> Option<f64> {
         let open = self.all.iter().zip(&self.is_labeled).filter(|(_, is_labeled)| !**is_labeled);
         let confidence: Option<Vec<f64>> =
@@ -201,8 +206,7 @@ impl Predictions {
         Some(confidence.iter().sum::<f64>() / confidence.len() as f64)
     }
 
-    /// Returns the documents that are not in the model with the best scores of a label, and their
-    /// scores.
+    /// Returns the unlabeled documents with the highest scores for a label, and these scores.
     pub(crate) fn best_for(&self, label: u32, count: usize) -> Vec<(u32, f64)> {
         let scored = (0u32..).zip(&self.all).filter(|&(row, _)| !self.is_labeled(row));
         let scored = scored.filter_map(|(row, prediction)| {
@@ -216,20 +220,20 @@ impl Predictions {
     }
 }
 
-/// Returns the identifiers that several documents of a model have.
-fn repeated(model: &Model) -> HashSet<String> {
+/// Returns the identifiers that several documents of a model share.
+fn repeated_ids(model: &Model) -> HashSet<String> {
     let mut seen = HashSet::new();
     model.ids().iter().filter(|id| !seen.insert(*id)).map(str::to_owned).collect()
 }
 
 /// Returns whether each document is in the model.
 fn is_labeled(live: &LiveModel, documents: &[Document]) -> Vec<bool> {
-    let is_there = |document: &Document| live.model().row_of(&document.id).is_some();
-    documents.iter().map(is_there).collect()
+    let is_in_model = |document: &Document| live.model().row_of(&document.id).is_some();
+    documents.iter().map(is_in_model).collect()
 }
 
 fn report(error: &ClassifyError) {
-    tracing::error!("the pool was not predicted again: {error}");
+    tracing::error!("the predictions for the pool could not be updated: {error}");
 }
 
 #[cfg(test)]
@@ -238,7 +242,7 @@ mod tests {
     use crate::names::NewLabelPolicy;
     use crate::test_server::TestServer;
 
-    /// Labels are numbered in byte order, so a new label changes the numbers of later ones.
+    /// Labels are numbered in byte order, so a new label changes the numbers of later labels.
     #[test]
     fn predictions_follow_the_numbers_of_labels() {
         let server = TestServer::open();
@@ -250,7 +254,7 @@ mod tests {
         assert_eq!(before, [["fruit"], ["cutlery"]]);
         let early = Document::text("new", "spoon").labels(["an early label"]);
         let _ = state.edit(&[early], Vec::new(), NewLabelPolicy::Allow).unwrap();
-        assert!(!predictions.see(&state.live(), &documents));
+        assert!(!predictions.sync(&state.live(), &documents));
         assert_eq!(names(&predictions), before);
         assert_eq!(predictions.reason(0), Reason::Perhaps("fruit"));
     }

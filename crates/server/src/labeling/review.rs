@@ -1,4 +1,5 @@
-//! What to review: labels of the model's documents that are probably wrong, and its duplicates.
+//! Findings to review: labels of the model's documents that are probably wrong, and duplicate
+//! documents.
 
 use classify::check::{Check, CheckOptions, DuplicateCluster, SuspiciousLabel};
 use classify::learn::Trainer;
@@ -8,10 +9,10 @@ use classify::search::Engines;
 use classify::text::corpus::Document;
 use serde::Serialize;
 
-use super::decisions::Decided;
+use super::decisions::DecisionState;
 use crate::live::LiveModel;
 
-/// Something that a person should look at.
+/// A probable problem in the documents of the model, for a person to review.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Finding {
@@ -24,7 +25,7 @@ pub(crate) enum Finding {
         suggested: Option<String>,
         /// The probability that the label is wrong or missing, from 0 to 1.
         probability: f64,
-        /// The documents that contradict it, most similar first.
+        /// The documents that contradict the label, most similar first.
         contradicted_by: Vec<SimilarId>,
     },
     /// Identical documents or near-duplicates.
@@ -32,7 +33,7 @@ pub(crate) enum Finding {
         ids: Vec<String>,
         /// Whether their texts are the same.
         identical: bool,
-        /// Whether their labels differed at first.
+        /// Whether their labels differed when they were checked.
         conflicting: bool,
     },
 }
@@ -41,7 +42,7 @@ pub(crate) enum Finding {
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 pub(crate) struct SimilarId {
     id: String,
-    /// The cosine.
+    /// The cosine similarity.
     similarity: f32,
 }
 
@@ -63,8 +64,8 @@ impl Finding {
         similar.iter().map(|similar| &*similar.id)
     }
 
-    /// Whether the finding is still true, and nobody decided about it.
-    pub(crate) fn is_open(&self, model: &Model, decided: &Decided) -> bool {
+    /// Whether the finding is still true, and nobody has decided on it.
+    pub(crate) fn is_open(&self, model: &Model, decided: &DecisionState) -> bool {
         let labels = |id: &String| {
             let row = model.row_of(id).filter(|_| decided.mark(id).is_none())?;
             Some(model.document_labels(row))
@@ -79,7 +80,7 @@ impl Finding {
             }),
             Self::Copies { ids, conflicting, .. } => {
                 let labels: Vec<&[u32]> = ids.iter().filter_map(labels).collect();
-                labels.len() > 1 && (!conflicting || labels.iter().any(|own| *own != labels[0]))
+                labels.len() > 1 && (!conflicting || labels.iter().any(|other| *other != labels[0]))
             }
         }
     }
@@ -100,8 +101,8 @@ impl Finding {
     }
 }
 
-/// Returns why the documents of a model cannot be reviewed, if so.
-pub(crate) fn reason_against(live: &LiveModel) -> Option<&'static str> {
+/// Returns the reason why the documents of a model cannot be reviewed, if any.
+pub(crate) fn unreviewable_reason(live: &LiveModel) -> Option<&'static str> {
     if !live.accepts_plain_text {
         Some("only documents of one text can be reviewed here; use `classify check`")
     } else if !live.model().keeps_texts() {

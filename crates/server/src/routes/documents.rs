@@ -12,11 +12,11 @@ use crate::parameters::{DocumentId, Parameters, whole_number};
 use crate::shared::Shared;
 
 /// Maximum number of documents in a list.
-const MAX_LISTED: usize = 1000;
+const MAX_COUNT: usize = 1000;
 /// Default number of documents in a list.
-const LISTED: usize = 20;
+const DEFAULT_COUNT: usize = 20;
 /// Maximum size of a text in a list, in bytes.
-const SHOWN_TEXT: usize = 1000;
+const MAX_TEXT_BYTES: usize = 1000;
 
 /// A document of the model.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -106,7 +106,7 @@ fn list(live: &LiveModel, parameters: ListParameters) -> Result<Vec<u8>, Failure
     let model = live.model();
     let label = match label {
         None => None,
-        Some(name) => match (0..).zip(model.labels().iter()).find(|(_, own)| *own == name) {
+        Some(name) => match (0..).zip(model.labels().iter()).find(|(_, label)| *label == name) {
             Some((number, _)) => Some(number),
             None => return Err(Failure::NoSuchLabel(name)),
         },
@@ -115,10 +115,10 @@ fn list(live: &LiveModel, parameters: ListParameters) -> Result<Vec<u8>, Failure
         label.is_none_or(|label| model.document_labels(*row).binary_search(&label).is_ok())
     };
     let rows: Vec<u32> = (0..).take(model.ids().len()).filter(has_label).collect();
-    let count = count.unwrap_or(LISTED).min(MAX_LISTED);
+    let count = count.unwrap_or(DEFAULT_COUNT).min(MAX_COUNT);
     let documents = rows.iter().skip(start.unwrap_or(0)).take(count).map(|&row| {
         let mut document = stored_document(live, row);
-        document.text = document.text.map(|text| &text[..text.floor_char_boundary(SHOWN_TEXT)]);
+        document.text = document.text.map(|text| &text[..text.floor_char_boundary(MAX_TEXT_BYTES)]);
         document
     });
     Ok(to_json(&StoredDocuments { documents: documents.collect(), total: rows.len() }))

@@ -28,24 +28,24 @@ use crate::state::State as ModelState;
 /// Maximum length of the names of clients and reviewers, in characters.
 const MAX_NAME: usize = 100;
 /// Default number of documents that a search returns.
-const FOUND: usize = 20;
+const DEFAULT_COUNT: usize = 20;
 /// Maximum number of documents that a search returns.
-const MAX_FOUND: usize = 1000;
+const MAX_COUNT: usize = 1000;
 
 /// The page that sends a request.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Client {
-    /// A name that no other page has, such as a random number.
+    /// A unique name of the page, such as a random number.
     #[schema(example = "page-1")]
     client: String,
-    /// The name of the person, for the file of decisions.
+    /// The name of the reviewer, for the decisions file.
     #[serde(default)]
     #[schema(example = "Ada")]
     reviewer: String,
 }
 
-/// Decisions about documents: all of them are made, or none.
+/// Decisions about documents. Either all of them are made, or none.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Decisions)]
@@ -70,7 +70,7 @@ pub(crate) struct OneDecision {
     #[schema(example = json!(["music"]))]
     labels: Vec<String>,
     /// The labels that were shown; an empty list if the document was not in the model. If they have
-    /// changed, the decision is refused. If missing, this is not checked.
+    /// changed, the decision is refused. If this field is missing, changes are not detected.
     seen: Option<Vec<String>>,
 }
 
@@ -79,23 +79,23 @@ pub(crate) struct OneDecision {
 pub(crate) struct NextDocument<'a> {
     /// The document; `null` if there is nothing to label.
     document: Option<ShownDocument<'a>>,
-    /// Why it is proposed: `unknown`, or `undecided` or `perhaps` with labels.
+    /// The reason for the proposal: `unknown`, or `undecided` or `perhaps` with labels.
     #[schema(value_type = Object)]
     reason: Option<serde_json::Value>,
     /// How uncertain the prediction is, from 0 to 1.
     uncertainty: Option<f64>,
-    /// What the model predicts, as `/v1/explain?marks=true` returns it.
+    /// The prediction and its explanation, as returned by `/v1/explain?marks=true`.
     #[schema(value_type = Object)]
     explanation: Option<&'a RawValue>,
     progress: Progress,
 }
 
-/// Something to review.
+/// The next finding to review.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct NextFinding<'a> {
-    /// What was found; `null` if there is nothing to review.
+    /// The finding; `null` if there is nothing to review.
     finding: Option<Finding>,
-    /// The documents of the finding, then those that contradict it.
+    /// The documents of the finding, followed by the documents that contradict it.
     documents: Vec<ShownDocument<'a>>,
     progress: Progress,
 }
@@ -136,7 +136,7 @@ pub(crate) struct SearchParameters {
     text: Option<String>,
     /// Find documents of the pool similar to the document with this identifier.
     similar: Option<String>,
-    /// Find documents of the pool that probably have this label, without those in the model.
+    /// Find documents of the pool that probably have this label and are not in the model.
     label: Option<String>,
     /// Maximum number of documents: 20 by default, at most 1000.
     #[serde(default, deserialize_with = "whole_number")]
@@ -154,12 +154,12 @@ pub(crate) struct FoundDocuments {
     path = "/v1/labeling",
     security(("token" = [])),
     responses(
-        (status = 200, description = "How far labeling is", body = Progress),
+        (status = 200, description = "The progress of labeling", body = Progress),
         (status = 404, description = "There are no documents to label", body = ErrorReport),
     )
 )]
 pub(crate) async fn progress(State(shared): State<Shared>) -> Result<Response, Failure> {
-    blocking(&shared, |labeling, state| {
+    run_blocking(&shared, |labeling, state| {
         Ok(json_of(&state.live(), to_json(&labeling.progress(state))))
     })
     .await
@@ -181,11 +181,11 @@ pub(crate) async fn next(
     State(shared): State<Shared>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let Client { client, .. } = read(&shared, request).await?;
+    let Client { client, .. } = read_json(&shared, request).await?;
     check_name(&client)?;
-    let proposed = blocking(&shared, move |labeling, state| Ok(labeling.next(state, &client)));
+    let proposed = run_blocking(&shared, move |labeling, state| Ok(labeling.next(state, &client)));
     let Some(proposal) = proposed.await? else {
-        return blocking(&shared, |labeling, state| {
+        return run_blocking(&shared, |labeling, state| {
             let nothing = NextDocument {
                 document: None,
                 reason: None,
@@ -202,7 +202,7 @@ pub(crate) async fn next(
     let question = Question::with_marks();
     let document = vec![labeling.document(row).clone()];
     let answered = shared.queue.answer(document, question.mode(), DocumentSource::Request).await?;
-    blocking(&shared, move |labeling, state| {
+    run_blocking(&shared, move |labeling, state| {
         let json = question.write_all(&answered, true);
         let explanation: Option<&RawValue> = serde_json::from_slice(&json).ok();
         let live = &answered.live;
@@ -231,8 +231,8 @@ pub(crate) async fn next(
     security(("token" = [])),
     responses((
         status = 200,
-        description = "What the client should review next. It is not shown to others for ten \
-            minutes",
+        description = "The finding that the client should review next. It is not shown to others \
+            for ten minutes",
         body = NextFinding<'_>,
     ))
 )]
@@ -240,15 +240,15 @@ pub(crate) async fn review(
     State(shared): State<Shared>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let Client { client, .. } = read(&shared, request).await?;
+    let Client { client, .. } = read_json(&shared, request).await?;
     check_name(&client)?;
-    blocking(&shared, move |labeling, state| {
+    run_blocking(&shared, move |labeling, state| {
         let finding = labeling.next_finding(state, &client);
         let live = state.live();
         let ids = finding.iter().flat_map(|finding| {
             finding.ids().iter().map(String::as_str).chain(finding.similar_ids())
         });
-        let documents = ids.filter_map(|id| shown(&live, id)).collect();
+        let documents = ids.filter_map(|id| shown_document(&live, id)).collect();
         let progress = labeling.progress(state);
         let next = NextFinding { documents, finding: finding.clone(), progress };
         Ok(json_of(&live, to_json(&next)))
@@ -257,7 +257,7 @@ pub(crate) async fn review(
 }
 
 /// Returns a document of the model.
-fn shown<'a>(live: &'a LiveModel, id: &'a str) -> Option<ShownDocument<'a>> {
+fn shown_document<'a>(live: &'a LiveModel, id: &'a str) -> Option<ShownDocument<'a>> {
     let row = live.model().row_of(id)?;
     let text = live.model().text(row).unwrap_or_default().to_owned();
     Some(ShownDocument { id, text, labels: Some(live.label_names(row)), place: String::new() })
@@ -280,7 +280,7 @@ pub(crate) async fn decide(
     Parameters(parameters): Parameters<ChangeParameters>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let DecisionsBody { client, reviewer, decisions } = read(&shared, request).await?;
+    let DecisionsBody { client, reviewer, decisions } = read_json(&shared, request).await?;
     check_name(&client)?;
     check_name(&reviewer)?;
     let max = shared.state.options.max_documents;
@@ -289,10 +289,10 @@ pub(crate) async fn decide(
         return Err(Failure::TooMany(what));
     }
     let is_multi = shared.state.live().model().settings().decision.is_multi();
-    let decisions = decisions.into_iter().map(|one| one.checked(is_multi));
+    let decisions = decisions.into_iter().map(|decision| decision.check(is_multi));
     let decisions = decisions.collect::<Result<Vec<Decision>, Failure>>()?;
     let reviewer = Reviewer { client, name: reviewer };
-    changing(&shared, move |labeling, state| {
+    run_change(&shared, move |labeling, state| {
         let notes = labeling.decide(state, &reviewer, &decisions, parameters.policy())?;
         let live = state.live();
         let report = DecisionReport { notes, progress: labeling.progress(state) };
@@ -302,7 +302,7 @@ pub(crate) async fn decide(
 }
 
 impl OneDecision {
-    fn checked(self, is_multi: bool) -> Result<Decision, Failure> {
+    fn check(self, is_multi: bool) -> Result<Decision, Failure> {
         let Self { id, decision: action, labels, seen } = self;
         let labels: Vec<String> =
             labels.iter().map(|label| normalized_label(label).into_owned()).collect();
@@ -333,11 +333,11 @@ pub(crate) async fn undo(
     State(shared): State<Shared>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let Client { client, reviewer } = read(&shared, request).await?;
+    let Client { client, reviewer } = read_json(&shared, request).await?;
     check_name(&client)?;
     check_name(&reviewer)?;
     let reviewer = Reviewer { client, name: reviewer };
-    changing(&shared, move |labeling, state| {
+    run_change(&shared, move |labeling, state| {
         let ids = labeling.undo(state, &reviewer)?;
         let live = state.live();
         let report = UndoReport { ids, progress: labeling.progress(state) };
@@ -361,7 +361,7 @@ pub(crate) async fn search(
     State(shared): State<Shared>,
     Parameters(parameters): Parameters<SearchParameters>,
 ) -> Result<Response, Failure> {
-    let count = parameters.count.unwrap_or(FOUND).min(MAX_FOUND);
+    let count = parameters.count.unwrap_or(DEFAULT_COUNT).min(MAX_COUNT);
     let query = match parameters {
         SearchParameters { text: Some(text), similar: None, label: None, .. } => Query::Text(text),
         SearchParameters { similar: Some(id), text: None, label: None, .. } => Query::Similar(id),
@@ -373,7 +373,7 @@ pub(crate) async fn search(
             return Err(Failure::Parameter(what.to_owned()));
         }
     };
-    blocking(&shared, move |labeling, state| {
+    run_blocking(&shared, move |labeling, state| {
         let live = state.live();
         let documents = labeling.search(state, query, count)?;
         Ok(json_of(&live, to_json(&FoundDocuments { documents })))
@@ -401,7 +401,7 @@ struct ExportedDocument<'a> {
     ))
 )]
 pub(crate) async fn export(State(shared): State<Shared>) -> Result<Response, Failure> {
-    blocking(&shared, |labeling, state| {
+    run_blocking(&shared, |labeling, state| {
         let live = state.live();
         let mut lines = Vec::new();
         for (document, labels) in labeling.labeled(&live) {
@@ -415,7 +415,7 @@ pub(crate) async fn export(State(shared): State<Shared>) -> Result<Response, Fai
 }
 
 /// Reads a body of JSON.
-async fn read<T: DeserializeOwned>(shared: &Shared, request: Request) -> Result<T, Failure> {
+async fn read_json<T: DeserializeOwned>(shared: &Shared, request: Request) -> Result<T, Failure> {
     let mut memory = shared.memory.reservation();
     let bytes = body::read(request.into_body(), &shared.state.options, &mut memory).await?;
     serde_json::from_slice(&bytes).map_err(|error| not_json(&error))
@@ -431,7 +431,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
 }
 
 /// Runs a request on a separate thread.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     shared: &Shared,
     run: impl FnOnce(&Labeling, &ModelState) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -442,13 +442,13 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Runs a request that changes documents on a separate thread.
-async fn changing<T: Send + 'static>(
+async fn run_change<T: Send + 'static>(
     shared: &Shared,
     run: impl FnOnce(&Labeling, &ModelState) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let permit = Arc::clone(&shared.changes).try_acquire_owned();
     let permit = permit.map_err(|_| Failure::Busy(Resource::Changes))?;
-    blocking(shared, move |labeling, state| {
+    run_blocking(shared, move |labeling, state| {
         let _permit = permit;
         run(labeling, state)
     })
@@ -568,7 +568,7 @@ mod tests {
         let server = server();
         let first = json!([{ "id": "p0", "decision": "label", "labels": ["fruit"], "seen": [] }]);
         assert_eq!(decide(&server, first.clone()).await.status, StatusCode::OK);
-        let message = "document `p0` was decided by somebody else; its labels are now `fruit`";
+        let message = "somebody else already decided on document `p0`; its labels are now `fruit`";
         let again = decide(&server, first).await;
         refused(&again, StatusCode::CONFLICT, "decided", message);
         let relabel = json!({ "labels": ["cutlery"] }).to_string();
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn servers_without_a_pool_say_so() {
+    async fn servers_without_a_pool_report_it() {
         let server = TestServer::open();
         let message = "the server was started without documents to label (--pool)";
         let reply = server.get("/v1/labeling").await;

@@ -11,7 +11,8 @@ use crate::rows::matrix::{CsrView, prefetch, row};
 
 /// Minimum absolute value of a weight in a trained hyperplane.
 const MIN_WEIGHT: f32 = 0.005;
-/// Coordinate descent stops when the projected gradients of each label differ by at most this.
+/// Coordinate descent stops when the projected gradients of each label differ by at most this
+/// value.
 const TOLERANCE: f32 = 0.1;
 /// Tolerance for a warm start, which begins close to the optimum.
 const WARM_TOLERANCE: f32 = 0.5;
@@ -186,8 +187,8 @@ fn add_scaled(mut lanes: Lanes, others: &Lanes, factor: f32) -> Lanes {
     lanes
 }
 
-/// Returns the decision value of each SVM for a document. Two sums alternate, so that an addition
-/// does not wait for the previous one.
+/// Returns the decision value of each SVM for a document. Two alternating sums make consecutive
+/// additions independent.
 #[expect(clippy::inline_always, reason = "compiled with the target features of its caller")]
 #[inline(always)]
 fn decision_values(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {

@@ -1,7 +1,7 @@
 //! Conversion of label margins to scores.
 
-/// The highest margins of a document among all labels, whether its neighbors have these labels or
-/// not.
+/// The highest margins of a document among all labels, including labels that none of its neighbors
+/// have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TopMargins {
     /// The two highest margins. If there is only one margin, it is repeated.
@@ -55,8 +55,8 @@ pub(crate) fn margins_to_scores(margins: &mut [f32], parameters: &[f32]) {
     }
 }
 
-/// Mixes a label's score from votes with the score from its prototype, which has the given `share`.
-/// Without a prototype, returns the score from votes.
+/// Mixes a label's score from votes with the score from its prototype. The prototype's weight is
+/// `share`. Without a prototype, returns the score from votes.
 pub(crate) fn mix_scores(votes: f64, prototype: Option<f32>, share: f64) -> f64 {
     let Some(prototype) = prototype else { return votes };
     ((1.0 - share) * votes + share * f64::from(prototype)).max(f64::MIN_POSITIVE)

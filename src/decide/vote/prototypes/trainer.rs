@@ -42,7 +42,7 @@ impl PrototypeTrainer<'_> {
         (self.prototypes(svms.hyperplanes), start)
     }
 
-    /// Learns from a warm start, which takes fewer rounds. The warm start must have been learned
+    /// Learns from a warm start, which takes fewer epochs. The warm start must have been learned
     /// with the same cost from a subset of these documents. The result is as close to the optimum
     /// as without a warm start, but not identical.
     pub(crate) fn learn_from(
@@ -79,7 +79,7 @@ impl PrototypeTrainer<'_> {
     }
 
     /// Trains a linear SVM for each label that some of the documents have and others lack. The dual
-    /// variables may take much memory, so they are returned only if `keep_alphas` is true.
+    /// variables may need much memory, so they are returned only if `keep_alphas` is true.
     fn train(
         &self,
         documents: &SvmDocuments,
@@ -152,7 +152,7 @@ impl PrototypeTrainer<'_> {
     }
 }
 
-/// Linear SVMs of the labels of a corpus.
+/// The linear SVMs of all labels.
 struct TrainedSvms {
     /// The labels that have a hyperplane.
     labels: Vec<u32>,
@@ -174,7 +174,8 @@ mod tests {
     const TERMS: u32 = 8;
     const SINGLE_LABEL: PrototypeLearning = PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN] };
 
-    /// Thirty rows with three labels. Most terms of a row are among the three terms of its label.
+    /// Returns thirty rows with three labels. Most terms of a row are among the three terms of its
+    /// label.
     fn generated(order: &[usize]) -> (Csr, Vec<u32>) {
         let mut random = Random::new(3);
         let mut documents = Vec::new();
@@ -232,10 +233,10 @@ mod tests {
                 .chain([(8, 1.0)])
                 .collect();
             let margin: f64 = entries.iter().map(|&(term, weight)| plane[term] * weight).sum();
-            let short = (1.0 - side * margin).max(0.0);
-            value += short * short;
+            let slack = (1.0 - side * margin).max(0.0);
+            value += slack * slack;
             for (term, weight) in entries {
-                slopes[term] -= 2.0 * side * short * weight;
+                slopes[term] -= 2.0 * side * slack * weight;
             }
         }
         (value, slopes)
@@ -337,7 +338,7 @@ mod tests {
         let share = powers[0] / powers.iter().sum::<f32>();
         assert!((prototype_scores[0].unwrap() - share).abs() < 1e-6, "{prototype_scores:?}");
         let mut scores = [LabelScore { label: 2, score: 0.6 }, LabelScore { label: 0, score: 0.4 }];
-        found.join(&terms, &weights, 0.75, &mut scores);
+        found.mix_into(&terms, &weights, 0.75, &mut scores);
         let expected = 0.25 * 0.4 + 0.75 * f64::from(prototype_scores[0].unwrap());
         assert!(scores[0].label == 0 && (scores[0].score - expected).abs() < 1e-12, "{scores:?}");
         // Labels 0 and 2 swap numbers, and a label without a prototype gets number 1.
@@ -352,7 +353,7 @@ mod tests {
         );
         assert_eq!(renumbered[1], None);
         let mut scores = [LabelScore { label: 1, score: 0.9 }];
-        other.join(&terms, &weights, 0.75, &mut scores);
+        other.mix_into(&terms, &weights, 0.75, &mut scores);
         assert_eq!(scores[0].score.to_bits(), 0.9f64.to_bits());
     }
 }

@@ -9,9 +9,10 @@ use crate::rows::matrix::Array;
 /// The *margin* of a label is the constant plus the product of the document's and the prototype's
 /// term weights, summed over the document's terms. Margins are converted to scores from 0 to 1. In
 /// single-label mode, the score is the softmax exp(a m) / Σ exp(a m). In multi-label mode, it is
-/// the logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, these scores have
-/// that share, and the neighbors' votes have the rest. Only labels that a neighbor has are scored:
-/// neighbors propose labels, and prototypes help to choose among them.
+/// the logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, the final score is
+/// a weighted mean. Prototypes have weight SHARE, and the neighbors' votes have the rest. Only
+/// labels that a neighbor has are scored: neighbors propose labels, and prototypes help to choose
+/// among them.
 ///
 /// A prototype is the hyperplane of a linear support vector machine that separates the documents
 /// with the label from the others. It has squared hinge loss and is trained by dual coordinate
@@ -27,8 +28,7 @@ pub struct Prototypes {
     pub(crate) weights: Array<f32>,
     /// The constant of each label; infinite for a label without a prototype.
     pub(crate) offsets: Array<f32>,
-    /// C, then the parameters of the conversion of margins to scores: a and, in multi-label mode,
-    /// b.
+    /// C, then the parameters that convert margins to scores: a and, in multi-label mode, b.
     pub(crate) link: Array<f32>,
 }
 
@@ -37,26 +37,27 @@ pub struct Prototypes {
 pub(crate) struct PrototypeLearning {
     /// The cost C of a document on the wrong side of the margin.
     pub(crate) cost: f32,
-    /// a and b of the conversion to scores. In single-label mode, b is NaN.
+    /// The parameters a and b that convert margins to scores. In single-label mode, b is NaN.
     pub(crate) link: [f32; 2],
 }
 
 impl Prototypes {
-    /// The parameters with which the prototypes were learned.
+    /// Returns the parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
         let [cost, a] = [0, 1].map(|index| self.link.get(index).copied().unwrap_or(1.0));
         PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
     }
 
-    /// The margin of each label for a weighted row; infinite for a label without a prototype.
+    /// Returns the margin of each label for a weighted row, or infinity for a label without a
+    /// prototype.
     pub(crate) fn margins(&self, terms: &[u32], weights: &[f32]) -> Vec<f32> {
         let mut margins = self.offsets.to_vec();
         for (&term, &weight) in terms.iter().zip(weights) {
             let entries = self.entries(term);
-            for (&label, &of_label) in
+            for (&label, &label_weight) in
                 self.labels[entries.clone()].iter().zip(&self.weights[entries])
             {
-                margins[label as usize] += weight * of_label;
+                margins[label as usize] += weight * label_weight;
             }
         }
         margins
@@ -67,7 +68,8 @@ impl Prototypes {
         self.starts[term as usize] as usize..self.starts[term as usize + 1] as usize
     }
 
-    /// The score of each label for a weighted row; `None` for a label without a prototype.
+    /// Returns the score of each label for a weighted row, or `None` for a label without a
+    /// prototype.
     pub(crate) fn scores(&self, terms: &[u32], weights: &[f32]) -> Vec<Option<f32>> {
         let mut margins = self.margins(terms, weights);
         margins_to_scores(&mut margins, &self.link[1..]);
@@ -79,13 +81,13 @@ impl Prototypes {
         self.offsets.get(label as usize).is_some_and(|offset| offset.is_finite())
     }
 
-    /// The highest margins for a weighted row; `None` if no label has a prototype.
+    /// Returns the highest margins for a weighted row, or `None` if no label has a prototype.
     pub(crate) fn top_margins(&self, terms: &[u32], weights: &[f32]) -> Option<TopMargins> {
         TopMargins::of(self.margins(terms, weights), &self.link[1..])
     }
 
-    /// The contributions of a weighted row's terms to a label's margin, in the order of the terms,
-    /// and the constant.
+    /// Returns the contributions of a weighted row's terms to a label's margin, in the order of the
+    /// terms, and the constant.
     pub(crate) fn contributions(
         &self,
         label: u32,
@@ -107,7 +109,7 @@ impl Prototypes {
 
     /// Mixes the prototype scores of a weighted row into the scores of a vote, and sorts the
     /// result.
-    pub(crate) fn join(
+    pub(crate) fn mix_into(
         &self,
         terms: &[u32],
         weights: &[f32],
@@ -183,8 +185,8 @@ impl Prototypes {
             return Err("the cost or the scale is not above 0");
         }
         let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-        let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
-        if is_finite(&self.weights) && is_finite(&self.link) && offsets {
+        let has_valid_offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
+        if is_finite(&self.weights) && is_finite(&self.link) && has_valid_offsets {
             Ok(())
         } else {
             Err("a value is not finite")

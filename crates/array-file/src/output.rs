@@ -47,14 +47,14 @@ use temporary::TemporaryFile;
 
 /// The inputs of a command, and the outputs that it has opened so far.
 ///
-/// No output may be an input or another output.
+/// No output may be the same file as an input or another output.
 ///
-/// Files are compared by device and inode, which identifies a file under several names and through
+/// Files are compared by device and inode, so that a file is recognized under any name and through
 /// links.
 #[derive(Debug, Default)]
 pub struct Outputs {
     inputs: Inputs,
-    taken: Vec<(Identity, PathBuf)>,
+    opened: Vec<(Identity, PathBuf)>,
 }
 
 impl Outputs {
@@ -78,19 +78,19 @@ impl Outputs {
         {
             return Err(fail(OutputProblem::IsInput { input: input.to_owned() }));
         }
-        if let Some((_, other)) = self.taken.iter().find(|(taken, _)| *taken == identity) {
+        if let Some((_, other)) = self.opened.iter().find(|(opened, _)| *opened == identity) {
             return Err(fail(OutputProblem::IsOutput { other: other.clone() }));
         }
-        let output = Output::at(path, destination)?;
+        let output = Output::open_destination(path, destination)?;
         if identity != Identity::Device {
-            self.taken.push((identity, path.to_owned()));
+            self.opened.push((identity, path.to_owned()));
         }
         Ok(output)
     }
 
     /// Returns whether standard output is an opened output, under any name.
     pub fn include_standard_output(&self) -> bool {
-        self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
+        self.opened.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
 }
 
@@ -129,7 +129,7 @@ impl Output {
     /// ```
     pub fn open(path: &Path) -> Result<Self, OutputError> {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
-        Self::at(path, Destination::of(path).map_err(fail)?)
+        Self::open_destination(path, Destination::of(path).map_err(fail)?)
     }
 
     /// Opens standard output.
@@ -140,11 +140,10 @@ impl Output {
         Self::open(Path::new(STANDARD))
     }
 
-    fn at(path: &Path, destination: Destination) -> Result<Self, OutputError> {
+    fn open_destination(path: &Path, destination: Destination) -> Result<Self, OutputError> {
         let sink = match destination {
-            Destination::Descriptor(number) => {
-                destination::descriptor(number).map(|file| Sink::Stream(BufWriter::new(file)))
-            }
+            Destination::Descriptor(number) => destination::duplicate_descriptor(number)
+                .map(|file| Sink::Stream(BufWriter::new(file))),
             Destination::Device(device) => {
                 let file = File::options().write(true).open(device);
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
@@ -174,17 +173,18 @@ impl Output {
     /// Writes buffered data. If the output is a file, syncs it and renames it to its target.
     ///
     /// # Errors
-    /// Fails if any of these steps fails. The previous file is then unchanged.
+    /// Fails if any of these steps fails. The previous file is then unchanged, unless the only
+    /// failure is that the folder cannot be synced after the rename.
     pub fn commit(self) -> Result<(), OutputError> {
         let Self { path, sink } = self;
-        let done = match sink {
+        let result = match sink {
             Sink::Stream(mut out) => out.flush(),
             Sink::File { out, target } => match out.into_inner() {
                 Ok(temporary) => temporary.persist(&target),
                 Err(error) => Err(error.into_error()),
             },
         };
-        done.map_err(|source| OutputError::write(&path, source))
+        result.map_err(|source| OutputError::write(&path, source))
     }
 }
 

@@ -22,8 +22,8 @@ use super::lanes::{LANES as SUMS, greater, join_lanes, rounded};
 const LANES: usize = 16;
 const LANES_U32: u32 = 16;
 
-/// Number of coordinates after which a block is abandoned if none of its vectors can be within the
-/// radius.
+/// Number of coordinates between checks. A check abandons a block if none of its vectors can be
+/// within the radius.
 const COORDINATES_PER_CHECK: usize = 8;
 
 /// The way in which the differences of coordinates are combined.
@@ -92,7 +92,7 @@ impl Scan for VectorScan<'_> {
     }
 }
 
-/// A search radius, for distances and for the sums of the pass in `f32`.
+/// A search radius for distances, and the corresponding limit for sums in `f32`.
 #[derive(Clone, Copy)]
 struct Radius {
     exact: f32,
@@ -100,7 +100,7 @@ struct Radius {
     max_sum: f32,
 }
 
-/// Returns an upper bound on the sum in `f32` of a vector within the radius.
+/// Returns an upper bound on the `f32` sums of vectors within the radius.
 #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
 fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
     if radius < 0.0 {
@@ -114,8 +114,8 @@ fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
         Sum::Squares => radius * radius,
         Sum::Absolutes | Sum::Greatest => radius,
     };
-    let smallest = f64::from(f32::from_bits(2));
-    let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * smallest;
+    let underflow = f64::from(f32::from_bits(2));
+    let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * underflow;
     // Sums near the limit of `f32` may have overflowed.
     if bound < 1e38 { (bound as f32).next_up() } else { f32::INFINITY }
 }
@@ -182,7 +182,7 @@ macro_rules! scan {
                         let $difference = f64::from(q) - f64::from(row[lane as usize]);
                         *sum = combine(*sum, $term);
                     }
-                    let distance = finish!($name, join_lanes(exact, combine));
+                    let distance = to_distance!($name, join_lanes(exact, combine));
                     if distance <= radius {
                         near.push((position, distance));
                     }
@@ -193,7 +193,7 @@ macro_rules! scan {
 }
 
 /// Converts a sum to a distance.
-macro_rules! finish {
+macro_rules! to_distance {
     (scan_squares, $sum:expr) => {
         rounded($sum.sqrt())
     };

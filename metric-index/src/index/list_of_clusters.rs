@@ -39,8 +39,8 @@ pub struct Cluster<'a> {
 /// contains. The next center is the point with the greatest sum of distances from all earlier
 /// centers.
 ///
-/// The distance of each point of a bucket from the center is stored, which excludes points without
-/// computing their distances. The thesis computes the distances of the whole bucket.
+/// The distance of each point of a bucket from the center is stored, so that points can be excluded
+/// without computing their distances. Barrientos 2011 computes the distances of the whole bucket.
 ///
 /// ```
 /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
@@ -169,11 +169,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
             (0..space.count()).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
         loop {
             // Ties go to the first of equally far points.
-            let farthest = |&a: &usize, &b: &usize| {
-                let sums = [a, b].map(|at| remaining[at].distance_sum);
+            let by_sum = |&a: &usize, &b: &usize| {
+                let sums = [a, b].map(|position| remaining[position].distance_sum);
                 sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
             };
-            let Some(position) = (0..remaining.len()).max_by(farthest) else { break };
+            let Some(position) = (0..remaining.len()).max_by(by_sum) else { break };
             let before = remaining.len();
             let center = remaining.remove(position).point;
             buckets.add(space, center, size, &mut remaining)?;
@@ -191,7 +191,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         self.blocks.get()
     }
 
-    /// `at` is 0 for the center; the points of the bucket follow.
+    /// `task.at` is 0 for the center. The points of the bucket are counted from 1.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -230,8 +230,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let bucket = self.buckets.positions(region);
         let from_center = &from_center[bucket.start as usize..bucket.end as usize];
         let near = space.bounds.near(from_center, distance, probe.radius());
-        let number = |at: usize| u32::try_from(at).expect("fewer than 2^32 points");
-        let position = |at: usize| bucket.start + number(at);
+        let number = |index: usize| u32::try_from(index).expect("fewer than 2^32 points");
+        let position = |index: usize| bucket.start + number(index);
         let start = position(near.start).max(bucket.start + at - 1);
         let end = position(near.end);
         let next = probe.visit_positions(start..end, points);

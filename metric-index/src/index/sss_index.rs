@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{
     Pivots, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last,
-    of_kind, spread,
+    of_kind, select_pivots,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -24,7 +24,7 @@ mod table;
 /// distances have a precision of at least 1/32,767 of the greatest distance.
 ///
 /// The paper scans the table row by row. Here, similar rows are adjacent, with bounding boxes of
-/// their codes, so that many rows can be excluded at a time. The same distances are evaluated.
+/// their codes, so that many rows can be excluded at once. The same distances are evaluated.
 ///
 /// ```
 /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -49,11 +49,11 @@ pub struct PivotTable<S: Points> {
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// Chooses pivots and fills the table. Evaluates n distances per pivot, and as many again for
-    /// [`Pivots::Spread`]. Building takes 4 bytes per point and pivot.
+    /// [`Pivots::Spread`]. Building requires 4 bytes of memory per point and pivot.
     ///
     /// # Errors
     /// Fails if the distance of a point from itself is not 0, a distance from a pivot is not
-    /// finite, or the share is outside 0 to 1.
+    /// finite, or the share is not between 0 and 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
@@ -74,14 +74,14 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 }
 
-/// Returns the amount of work in one of `parts` parts. The amounts of all parts add up to `all`.
-fn part(all: u32, part: usize, parts: usize) -> u64 {
+/// Returns the amount of work in part `part` of `parts`. The amounts of all parts add up to `all`.
+fn work_of_part(all: u32, part: usize, parts: usize) -> u64 {
     let end = |part: usize| u64::from(all) * part as u64 / parts as u64;
     end(part + 1) - end(part)
 }
 
 /// Computes the distances of all points from one point.
-fn column<S: Points, M: Metric<S::Point>>(
+fn compute_column<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     from: u32,
 ) -> Result<Vec<f32>, Error> {
@@ -113,11 +113,11 @@ fn farthest_first<S: Points, M: Metric<S::Point>>(
         let Some(pivot) = (0..count).filter(|point| !pivots.contains(point)).max_by(farther) else {
             break;
         };
-        let column = column(space, pivot)?;
+        let column = compute_column(space, pivot)?;
         for (nearest, &distance) in nearest.iter_mut().zip(&column) {
             *nearest = nearest.min(distance);
         }
-        progress.add(part(count, pivots.len(), pivot_count));
+        progress.add(work_of_part(count, pivots.len(), pivot_count));
         pivots.push(pivot);
         columns.push(column);
     }
@@ -141,11 +141,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
             Pivots::Spread(share) => {
                 // Half of the work is choosing pivots; the other half is computing columns.
                 progress.begin(2 * u64::from(count));
-                let pivots = spread(space, &all, share, progress)?;
+                let pivots = select_pivots(space, &all, share, progress)?;
                 let mut columns = Vec::with_capacity(pivots.len());
-                for (at, &pivot) in pivots.iter().enumerate() {
-                    columns.push(column(space, pivot)?);
-                    progress.add(part(count, at, pivots.len()));
+                for (index, &pivot) in pivots.iter().enumerate() {
+                    columns.push(compute_column(space, pivot)?);
+                    progress.add(work_of_part(count, index, pivots.len()));
                 }
                 (pivots, columns)
             }
@@ -195,9 +195,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let query = PivotDistances::of(shared);
         let Some(points) = self.table.block(task.region) else {
             let first = tasks.len();
-            for (part, bound) in self.table.parts(task.region, query, space.bounds) {
+            for (member, bound) in self.table.members(task.region, query, space.bounds) {
                 if bound <= probe.radius() {
-                    tasks.push(Task::new(part, bound, 0.0));
+                    tasks.push(Task::new(member, bound, 0.0));
                 }
             }
             nearest_last(&mut tasks[first..]);
@@ -213,7 +213,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let first = task.region * number(BLOCK);
         let positions = first + task.at..first + number(points.len());
         let end = positions.end;
-        let is_marked = |at: u32| marks[(at - first) as usize] != 0;
+        let is_marked = |position: u32| marks[(position - first) as usize] != 0;
         let next = probe.visit_marked(positions, self.table.order(), is_marked);
         if next < end {
             tasks.push(Task { at: next - first, ..task });

@@ -30,8 +30,8 @@ impl Task {
     }
 }
 
-/// Sorts tasks by descending bound, then by descending distance, so that the nearest task is on top
-/// of the stack.
+/// Sorts tasks by descending bound, then by descending distance, so that the task of the nearest
+/// region is on top of the stack.
 ///
 /// The function is not inlined. Otherwise, each combination of index, metric and collector would
 /// have its own copy of the sort.

@@ -1,4 +1,4 @@
-//! Points in files.
+//! Points that can be stored in files.
 
 use super::contents::{FileContents, Value};
 use super::reader::{Reader, StoreProblem, ends_of, invalid};
@@ -47,12 +47,12 @@ use crate::points::{Points, Sets, Strings, Vectors};
 ///     }
 /// }
 ///
-/// struct Apart;
+/// struct ClockDistance;
 ///
-/// impl Metric<u16> for Apart {
+/// impl Metric<u16> for ClockDistance {
 ///     fn distance(&self, a: &u16, b: &u16) -> f32 {
-///         let apart = a.abs_diff(*b);
-///         f32::from(apart.min(1_440 - apart))
+///         let difference = a.abs_diff(*b);
+///         f32::from(difference.min(1_440 - difference))
 ///     }
 ///
 ///     fn relative_error(&self) -> f32 {
@@ -62,14 +62,14 @@ use crate::points::{Points, Sets, Strings, Vectors};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("times.index");
-/// save(&VpTree::build(Times(vec![10, 700, 1_430]), Apart)?, &path)?;
-/// let tree: VpTree<Times, Apart> = open(&path, Apart)?;
+/// save(&VpTree::build(Times(vec![10, 700, 1_430]), ClockDistance)?, &path)?;
+/// let tree: VpTree<Times, ClockDistance> = open(&path, ClockDistance)?;
 /// assert_eq!(tree.nearest(&1_435, 1)?[0].point, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// Returns the name of the points in files. A file whose points have a different name is
-    /// rejected.
+    /// Returns the name of this type of points in files. A file whose points have a different name
+    /// is rejected.
     fn name() -> String;
 
     /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to

@@ -12,8 +12,8 @@ const FAN_OUT: usize = 8;
 /// The maximum code of a distance.
 const MAX_CODE: f32 = 65_535.0;
 
-/// The distances of points from pivots, as codes. A query can exclude many points at a time by
-/// bounding boxes of blocks of points, groups of blocks, groups of groups and so on.
+/// The distances of points from pivots, as codes. A query can exclude many points at once by the
+/// bounding boxes of blocks of points, of groups of blocks, of groups of groups and so on.
 ///
 /// The regions of a table are its blocks, followed by its groups from the lowest to the highest
 /// level.
@@ -34,9 +34,10 @@ pub(super) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Group {
-    /// The first region of the group.
+    /// The first member, a region.
     first: u32,
-    parts: u32,
+    /// The number of members, which are consecutive regions.
+    count: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,24 +99,24 @@ impl Table {
     ) -> Self {
         let mut table = Self { pivots, scale, order, codes, groups: Vec::new(), boxes: Vec::new() };
         let blocks = table.order.len().div_ceil(BLOCK);
-        // The regions of the current level.
+        // The first region of the current level and the number of its regions.
         let mut first = 0;
-        let mut parts = blocks;
-        while parts > 1 || (parts == 1 && table.groups.is_empty()) {
-            for start in (first..first + parts).step_by(FAN_OUT) {
-                let parts = start..(start + FAN_OUT).min(first + parts);
+        let mut count = blocks;
+        while count > 1 || (count == 1 && table.groups.is_empty()) {
+            for start in (first..first + count).step_by(FAN_OUT) {
+                let members = start..(start + FAN_OUT).min(first + count);
                 for pivot in 0..pivots {
                     let mut boxes = Boxes { low: [u16::MAX; FAN_OUT], high: [0; FAN_OUT] };
-                    for (at, part) in parts.clone().enumerate() {
-                        (boxes.low[at], boxes.high[at]) = table.code_range(part, pivot);
+                    for (index, member) in members.clone().enumerate() {
+                        (boxes.low[index], boxes.high[index]) = table.code_range(member, pivot);
                     }
                     table.boxes.push(boxes);
                 }
-                let group = Group { first: number(start), parts: number(parts.len()) };
+                let group = Group { first: number(start), count: number(members.len()) };
                 table.groups.push(group);
             }
-            first += parts;
-            parts = parts.div_ceil(FAN_OUT);
+            first += count;
+            count = count.div_ceil(FAN_OUT);
         }
         table
     }
@@ -156,9 +157,9 @@ impl Table {
         shared.into()
     }
 
-    /// Iterates over the members of a group, each with a lower bound on the distance of the query
+    /// Iterates over the members of a group, each with a lower bound on the distances of the query
     /// from its points.
-    pub(super) fn parts(
+    pub(super) fn members(
         &self,
         region: u32,
         query: PivotDistances<'_>,
@@ -166,13 +167,13 @@ impl Table {
     ) -> impl Iterator<Item = (u32, f32)> + use<> {
         let group = region as usize - self.order.len().div_ceil(BLOCK);
         let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
-        let apart = box_bounds(boxes, query.distances, self.scale);
-        let Group { first, parts } = self.groups[group];
+        let code_bounds = box_bounds(boxes, query.distances, self.scale);
+        let Group { first, count } = self.groups[group];
         let scale = self.scale;
         let greatest = query.greatest;
-        (first..first + parts)
-            .zip(apart)
-            .map(move |(part, apart)| (part, bounds.gap_of(apart / scale, greatest)))
+        (first..first + count)
+            .zip(code_bounds)
+            .map(move |(member, bound)| (member, bounds.gap_of(bound / scale, greatest)))
     }
 
     /// Marks the points of a block that the pivots do not exclude, beginning at position `from`.
@@ -189,7 +190,7 @@ impl Table {
         marks[from as usize..count].fill(u16::MAX);
         let start = region as usize * self.pivots * BLOCK;
         let (columns, _) = self.codes[start..start + self.pivots * BLOCK].as_chunks();
-        keep_marked(marks, columns, query.distances, f64::from(self.scale), margin)
+        clear_excluded(marks, columns, query.distances, f64::from(self.scale), margin)
     }
 
     pub(super) fn scale(&self) -> f32 {
@@ -206,23 +207,23 @@ impl Table {
 }
 
 pub(super) fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("not more regions than points")
+    u32::try_from(n).expect("fewer than 2^32 points and regions")
 }
 
-/// Rearranges points so that points with similar distances from the pivots are adjacent. It splits
-/// them recursively at the median of the pivot whose distances vary most. The number of blocks of
-/// each part is a power of two, so that groups are also parts.
+/// Rearranges points so that points with similar distances from the pivots are adjacent. Splits
+/// them recursively at the median distance from the pivot whose distances vary most. The first part
+/// of a split has a power-of-two number of blocks, so that each group is one of the parts.
 fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     let blocks = order.len().div_ceil(BLOCK);
     if blocks <= 1 {
         return;
     }
     let variance = |pivot: usize| {
-        let some = order.iter().step_by((order.len() / 256).max(1));
+        let sample = order.iter().step_by((order.len() / 256).max(1));
         let mut count = 0.0;
         let mut sum = 0.0;
         let mut squares = 0.0;
-        for distance in some.map(|&point| f64::from(distances[pivot][point as usize])) {
+        for distance in sample.map(|&point| f64::from(distances[pivot][point as usize])) {
             count += 1.0;
             sum += distance;
             squares += distance * distance;
@@ -239,10 +240,10 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by
-/// a power of two is exact.
+/// Returns the greatest power of two, up to 2^100, that scales all distances to at most
+/// [`MAX_CODE`]. Scaling by a power of two is exact.
 fn scale(greatest: f32) -> f32 {
-    let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
+    let mut scale = f32::from_bits((127 + 100) << 23);
     while greatest * scale > MAX_CODE {
         scale /= 2.0;
     }
@@ -259,28 +260,28 @@ fn code_of(distance: f32, scale: f32) -> u16 {
 }
 
 /// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
-/// the maximum over all pivots of the distance from the nearer end of the box. A code represents
+/// the maximum, over all pivots, of the distance from the nearer end of the box. A code represents
 /// all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
-    let mut apart = [0.0f32; FAN_OUT];
+    let mut bounds = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
         let scaled = distance * scale;
-        for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
+        for ((bound, &low), &high) in bounds.iter_mut().zip(&boxes.low).zip(&boxes.high) {
             let below = f32::from(low) - scaled;
             let above = scaled - (f32::from(high) + 1.0);
             let outside = if below > above { below } else { above };
-            *apart = if outside > *apart { outside } else { *apart };
+            *bound = if outside > *bound { outside } else { *bound };
         }
     }
-    apart
+    bounds
 }
 
 /// Removes the marks of points whose codes are outside the margin of the query's distances. Returns
 /// whether any mark is left.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn keep_marked(
+fn clear_excluded(
     marks: &mut [u16; BLOCK],
     columns: &[[u16; BLOCK]],
     distances: &[f32],

@@ -143,8 +143,8 @@ pub trait Index: Sync + Sized {
     }
 
     /// Returns the answers of [`nearest`](Index::nearest) to many queries, in query order. The
-    /// answers do not depend on the number of threads. If some threads cannot be started, the others
-    /// do all the work. A query that fails does not affect other queries.
+    /// answers do not depend on the number of threads. If some threads cannot be started, the
+    /// others do all the work. A query that fails does not affect other queries.
     ///
     /// ```
     /// use std::num::NonZero;

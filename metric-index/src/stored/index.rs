@@ -10,7 +10,7 @@ pub trait StoredIndex: Index {
     #[doc(hidden)]
     fn kind(&self) -> Kind;
 
-    /// Returns whether this type can read indexes of the given kind, regardless of their parameters.
+    /// Returns whether this type can read indexes of a kind, regardless of their parameters.
     #[doc(hidden)]
     fn reads(kind: Kind) -> bool;
 

@@ -16,7 +16,8 @@ pub(super) struct SyncState {
 }
 
 impl SyncState {
-    /// Counts bytes that were written to the file. Requests a sync after every [`SYNC_INTERVAL`] bytes.
+    /// Counts bytes that were written to the file. Requests a sync after every [`SYNC_INTERVAL`]
+    /// bytes.
     pub(super) fn count_written(&mut self, bytes: usize, file: &File) {
         self.unsynced += bytes;
         if self.unsynced < SYNC_INTERVAL {

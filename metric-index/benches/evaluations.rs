@@ -2,9 +2,9 @@
 //! force.
 //!
 //! `cargo bench -p metric-index --bench evaluations -- words FILE` reads one word per line. A
-//! hundred words are held out as queries, half of them with one letter changed. `-- clustered [N]`
-//! generates N vectors of 20 dimensions around 200 centers (seed 0; by default 120,000, as in
-//! Barrientos 2011).
+//! hundred words are held out as queries, half of them with one letter changed. With
+//! `-- clustered [N]`, the benchmark generates N vectors of 20 dimensions around 200 centers (by
+//! default 120,000, as in Barrientos 2011).
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 

@@ -1,10 +1,10 @@
 //! Measures nearest-neighbor search on a GPU: kernel time on the device, and time from host to host
 //! including copies.
 //!
-//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]` searches for 32
-//! and 128 neighbors in standard normal vectors, by default in the shapes of Cordeiro 2023.
-//! `benches/gpu_rivals.py` measures the same with `PyTorch`. In a file of words, 10,000 words are
-//! queries, half of them with one letter changed.
+//! Run `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`. For each
+//! shape, the benchmark searches standard normal vectors for 32 and 128 neighbors. The default
+//! shapes are from Cordeiro 2023. `benches/gpu_rivals.py` measures the same with `PyTorch`. In each
+//! file of words, 10,000 words are queries, half of them with one letter changed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 

@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// A point whose distance from itself is not 0, such as a vector that contains NaN.
     #[error(
-        "point {point} has the distance {distance} from itself, expected 0: \
+        "the distance from point {point} to itself is {distance}, expected 0: \
          a vector must be finite, a set strictly increasing"
     )]
     NotItself {
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// A query whose distance from itself is not 0.
     #[error(
-        "the query has the distance {distance} from itself, expected 0: \
+        "the distance from the query to itself is {distance}, expected 0: \
          a vector must be finite, a set strictly increasing"
     )]
     Query {

@@ -81,7 +81,7 @@ pub struct Answers {
     pub lists: NeighborLists,
     /// Number of queries that the CPU answered because no GPU could. Possible reasons are an
     /// invalid query, more neighbors than fit in shared memory, thousands of equally near points,
-    /// and a word of more than 64 characters.
+    /// or a word of more than 64 characters.
     pub fell_back: usize,
     /// The numbers of the queries that the CPU answered, in ascending order.
     pub by_cpu: Vec<u32>,
@@ -123,8 +123,8 @@ where
     layout: Layout,
     shards: Vec<Shard<EngineOf<I>>>,
     /// Number of parts into which the points are split: 1 with [`Layout::Replicated`], otherwise at
-    /// least the number of GPUs. If there are more parts than GPUs, the points do not fit in the
-    /// memory of the GPUs, and each part is copied when it is searched.
+    /// least the number of GPUs. If the points do not fit in the memory of the GPUs, there are more
+    /// parts than GPUs, and each part is copied when it is searched.
     parts: usize,
 }
 
@@ -208,7 +208,7 @@ where
         self.layout
     }
 
-    /// Returns the number of parts that the points are split into.
+    /// Returns the number of parts into which the points are split.
     pub fn parts(&self) -> usize {
         self.parts
     }

@@ -315,8 +315,8 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
         false
     }
 
-    /// Returns a lower bound on [`Metric::distance`] from the points of the box
-    /// `low[i] <= x[i] <= high[i]`: the distance to the nearest point of the box, rounded down by
-    /// more than its rounding error.
+    /// Returns a lower bound on [`Metric::distance`] to the points of the box
+    /// `low[i] <= x[i] <= high[i]`. The bound is the distance to the nearest point of the box,
+    /// rounded down by more than its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -97,7 +97,7 @@ impl Bounds {
     }
 
     /// Returns the range of points that are not excluded from the ball around a query. `from_third`
-    /// contains the distances of the points from a third point in ascending order. `distance` is
+    /// contains the distances from the points to a third point in ascending order. `distance` is
     /// the query's distance from the third point.
     pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
         let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);

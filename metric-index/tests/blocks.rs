@@ -179,7 +179,7 @@ fn count_single_distances<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// Brute force evaluates only one distance outside blocks: the distance of the query from itself.
+/// Brute force evaluates only one distance outside blocks: the distance from the query to itself.
 /// Other indexes also evaluate the distances of centers, pivots and a few other points.
 #[test]
 fn indexes_use_blocks() {

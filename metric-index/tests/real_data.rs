@@ -1,8 +1,11 @@
 //! Compares every index with brute force on real data. Run
-//! `METRIC_DATA=FOLDER cargo test --release -p metric-index --test real_data -- --ignored`. The
-//! folder contains `letter.csv` (UCI letter recognition: 20,000 rows of 16 small integers, of which
-//! 1,332 are duplicates), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values),
-//! `dna.txt` and `spanish-words.txt` (one string per line). A missing file is an error.
+//! `METRIC_DATA=FOLDER cargo test --release -p metric-index --test real_data -- --ignored`. A
+//! missing file is an error. The folder contains:
+//!
+//! * `letter.csv`: UCI letter recognition, 20,000 rows of 16 small integers, 1,332 of them
+//!   duplicates,
+//! * `final8_10K.txt` and `final8_query1K.txt`: histograms of 8 values,
+//! * `dna.txt` and `spanish-words.txt`: one string per line.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -102,7 +102,7 @@ pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
 
-/// Writes a file completely or not at all. The same contents always give the same bytes.
+/// Writes a file completely or not at all. The same contents always produce the same bytes.
 ///
 /// `key` is the key of the JSON document in the file's metadata.
 ///

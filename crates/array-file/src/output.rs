@@ -63,7 +63,7 @@ impl Outputs {
         self.inputs.add(path);
     }
 
-    /// Opens an output like [`Output::open`].
+    /// Opens an output like [`Output::open`], and compares it with the inputs and other outputs.
     ///
     /// # Errors
     /// Fails if the output is an input or another output, or cannot be written.
@@ -71,7 +71,7 @@ impl Outputs {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
         let destination = Destination::of(path).map_err(fail)?;
         let (identity, regular) = destination.identity().map_err(fail)?;
-        // Text appended to an input would be read again. A terminal or a pipe can be both input and
+        // Output to an input would be read again. A terminal or a pipe can be both input and
         // output.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
@@ -96,10 +96,10 @@ impl Outputs {
 
 /// A file or a stream that is being written.
 ///
-/// A file is written to a temporary file in the folder of its target. [`Output::commit`] renames
-/// the temporary file to the target and gives it the permissions of the file that it replaces. A
-/// symbolic link is kept, and its target is replaced. Dropping the output without a commit leaves
-/// everything unchanged.
+/// A file is written to a temporary file in the folder of its target, with the permissions of the
+/// file that it replaces. [`Output::commit`] renames the temporary file to the target. A symbolic
+/// link is kept, and its target is replaced. Dropping the output without a commit leaves everything
+/// unchanged.
 ///
 /// Streams are written directly: `-` (standard output), `/dev/stdout`, `/dev/fd/N` and other open
 /// descriptors of this process, pipes, terminals and devices.

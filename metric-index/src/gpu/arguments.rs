@@ -63,7 +63,7 @@ pub(super) struct Vectors {
 }
 
 kernel! {
-    /// Raises `greatest` to the maximum distance of a coordinate from the center.
+    /// Raises `greatest` to the maximum distance from a coordinate to the center.
     pub(super) struct Spread<'a>: "spread" {
         read values: CudaView<'a, f32>,
         value count: u32,

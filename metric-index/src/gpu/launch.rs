@@ -205,7 +205,7 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches `spread`, which raises `greatest` to the maximum distance of a coordinate from the
+    /// Launches `spread`, which raises `greatest` to the maximum distance from a coordinate to the
     /// center.
     pub(super) fn spread(
         self,

@@ -42,7 +42,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Creates an index of points.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, for example if a vector contains NaN.
+    /// Fails if the distance from a point to itself is not 0, for example if a vector contains NaN.
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }

@@ -33,14 +33,14 @@ struct Gnat {
     centers: Vec<u32>,
     /// For each center, the node of the points that are nearest to it.
     children: Vec<u32>,
-    /// At `i * centers + j`, the range of distances of center i from center j and from the points
+    /// At `i * centers + j`, the range of distances from center i to center j and to the points
     /// below center j.
     ranges: Vec<Interval>,
 }
 
 /// A tree whose inner nodes partition their points by nearest center. Each node has a table of the
-/// distances of every center from the points of every other center. Leaves are buckets, which store
-/// the distance of each point from the center above.
+/// distances from every center to the points of every other center. Leaves are buckets, which store
+/// the distance from each point to the center above.
 ///
 /// A removed center is replaced by a point from below it. The other points stay in the subtrees
 /// that the old center determined, behind its *ghost planes*. The ranges of the new center are
@@ -78,7 +78,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// per level.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
+    /// Fails if the distance from a point to itself is not 0, a distance from a center is not
     /// finite, or an option is out of range.
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
         Self::build_with(points, metric, options, &Progress::none())

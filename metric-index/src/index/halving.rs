@@ -7,7 +7,7 @@ use std::ops::Range;
 /// The parameters of a tree that halves its points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Halving {
-    /// Maximum number of points of a leaf.
+    /// Maximum number of points per leaf.
     pub(super) leaf: u32,
     /// Number of points that an inner node keeps for itself.
     pub(super) own: usize,

@@ -64,12 +64,12 @@ pub struct KdNodes<S: Points> {
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance of each
-    /// point from itself. Halves keep the order of their points, so the same points give the same
-    /// tree for any number of threads.
+    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance from
+    /// each point to itself. Halves keep the order of their points, so the same points give the
+    /// same tree for any number of threads.
     ///
     /// # Errors
-    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance of a point from
+    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance from a point to
     /// itself is not 0, or the points differ in dimension.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
@@ -219,7 +219,7 @@ impl<S: Points> KdNodes<S> {
         Self { dimension, order, nodes, leaf, blocks, boxes }
     }
 
-    /// Returns a lower bound on the distances of a query from the points of a node.
+    /// Returns a lower bound on the distances from a query to the points of a node.
     fn bound(&self, coordinates: &dyn Coordinates<S::Point>, query: &[f32], node: u32) -> f32 {
         let size = self.dimension;
         let (low, high) = self.boxes[node as usize * 2 * size..][..2 * size].split_at(size);

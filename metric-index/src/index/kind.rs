@@ -17,7 +17,7 @@ pub enum ClusterSize {
 /// A method to choose pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
+    /// Sparse Spatial Selection. A point is a pivot if its distance from all earlier pivots is at
     /// least the given fraction α of the greatest distance.
     ///
     /// α is between 0 and 1, and around 0.4 in the literature. With 0, every point is a pivot. The

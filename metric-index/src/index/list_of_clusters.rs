@@ -39,7 +39,7 @@ pub struct Cluster<'a> {
 /// contains. The next center is the point with the greatest sum of distances from all earlier
 /// centers.
 ///
-/// The distance of each point of a bucket from the center is stored, so that points can be excluded
+/// The distance from each point of a bucket to the center is stored, so that points can be excluded
 /// without computing their distances. Barrientos 2011 computes the distances of the whole bucket.
 ///
 /// ```
@@ -68,7 +68,7 @@ struct Buckets {
     clusters: Vec<StoredCluster>,
     /// The points of all buckets; within each bucket, nearest to the center first.
     points: Vec<u32>,
-    /// The distance of each of these points from its center.
+    /// The distance from each of these points to its center.
     from_center: Vec<f32>,
 }
 
@@ -77,8 +77,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// computed in parallel.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
-    /// finite, or the size is a negative or NaN radius.
+    /// Fails if the distance from a point to itself is not 0, if a distance from a center is not
+    /// finite, or if the radius is negative or NaN.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }

@@ -74,7 +74,7 @@ struct Split {
     promoted: [u32; 2],
     radii: [f32; 2],
     entries: [Vec<Entry>; 2],
-    /// The distances of the promoted points from the routing object of their new page.
+    /// The distances from the promoted points to the routing object of their new page.
     from_above: [f32; 2],
 }
 
@@ -83,7 +83,7 @@ struct Step {
     page: u32,
     /// The position of the entry.
     position: usize,
-    /// The distance of the entry from the point to be added.
+    /// The distance from the entry to the point to be added.
     distance: f32,
 }
 
@@ -92,7 +92,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// about n · page · levels distances.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, if a distance between two points is
+    /// Fails if the distance from a point to itself is not 0, if a distance between two points is
     /// not finite, or if `page` is below 4.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
@@ -361,7 +361,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         self.pages.len() - self.free.len()
     }
 
-    /// `task.distance` is the distance of the query from the page's routing object.
+    /// `task.distance` is the distance from the query to the page's routing object.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,

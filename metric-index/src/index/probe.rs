@@ -168,7 +168,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.collector.radius()
     }
 
-    /// Evaluates the distance of the query from a point without offering the point.
+    /// Evaluates the distance from the query to a point without offering the point.
     pub fn measure(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));
@@ -178,7 +178,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         distance
     }
 
-    /// Evaluates the distance of the query from a point and offers the point.
+    /// Evaluates the distance from the query to a point and offers the point.
     pub fn visit(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));

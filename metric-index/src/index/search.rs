@@ -251,7 +251,7 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// Fails if the distance of the point from itself is not 0, or a distance from another point is
+    /// Fails if the distance from the point to itself is not 0, or a distance to another point is
     /// not finite. Also fails if the store does not support the point, or if no number is left. The
     /// index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
@@ -360,7 +360,7 @@ impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
 }
 
 impl<'a, I: Index, C: Collector> Search<'a, I, C> {
-    /// Starts a search. An index with pivots evaluates the distances of the query from the pivots
+    /// Starts a search. An index with pivots evaluates the distances from the query to the pivots
     /// here.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use crate::metric::{Metric, Origin};
 use crate::points::Points;
 use crate::prune::Bounds;
 
-/// Points and their metric. The distance of each point from itself has been checked to be 0.
+/// Points and their metric. The distance from each point to itself has been checked to be 0.
 #[derive(Debug, Clone)]
 pub struct Space<S, M> {
     pub(super) points: S,
@@ -14,7 +14,7 @@ pub struct Space<S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> Space<S, M> {
-    /// Creates a space. Checks the number of points and the distance of each point from itself.
+    /// Creates a space. Checks the number of points and the distance from each point to itself.
     pub(crate) fn new(points: S, metric: M) -> Result<Self, Error> {
         let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
         let count = count.ok_or(Error::TooMany { count: points.len() })?;

@@ -17,7 +17,7 @@ use table::{BLOCK, PivotDistances, Table, number};
 
 mod table;
 
-/// A table of the distances of all points from the pivots, which are themselves points of the
+/// A table of the distances from all points to the pivots, which are themselves points of the
 /// index.
 ///
 /// Distances are stored as 16-bit codes, rounded down. Integers up to 65,535 are exact; other
@@ -52,8 +52,8 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// [`Pivots::Spread`]. Building requires 4 bytes of memory per point and pivot.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a pivot is not
-    /// finite, or the share is not between 0 and 1.
+    /// Fails if the distance from a point to itself is not 0, if a distance from a pivot is not
+    /// finite, or if the share is not between 0 and 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
@@ -80,7 +80,7 @@ fn work_of_part(all: u32, part: usize, parts: usize) -> u64 {
     end(part + 1) - end(part)
 }
 
-/// Computes the distances of all points from one point.
+/// Computes the distances from one point to all points.
 fn compute_column<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     from: u32,
@@ -94,7 +94,7 @@ fn compute_column<S: Points, M: Metric<S::Point>>(
     Ok(distances)
 }
 
-/// Chooses pivots by farthest-first traversal. Also returns the distances of all points from each
+/// Chooses pivots by farthest-first traversal. Also returns the distances from all points to each
 /// pivot.
 fn farthest_first<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,

@@ -65,7 +65,7 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// above 0.5, the depth of the tree can reach the number of points.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, if a distance from a center is not
+    /// Fails if the distance from a point to itself is not 0, if a distance from a center is not
     /// finite, or if `share` is not between 0 and 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())

@@ -17,7 +17,7 @@ pub struct Task {
     pub at: u32,
     /// A lower bound on the distances of the region's points.
     pub bound: f32,
-    /// The distance of the query from the region's center, if it has one.
+    /// The distance from the query to the region's center, if it has one.
     pub distance: f32,
     /// A bitmap of the entries of the region that are already excluded.
     pub mask: u32,
@@ -56,7 +56,7 @@ pub(super) fn nearest_last(tasks: &mut [Task]) {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Number of distances evaluated, including the distance of the query from itself.
+    /// Number of distances evaluated, including the distance from the query to itself.
     pub evaluations: u64,
     /// Number of nodes (clusters, blocks) processed. A node counts again each time it is resumed.
     pub nodes: u64,

@@ -19,8 +19,8 @@ const LEAF_SIZE: u32 = 16;
 /// than another node.
 const BLOCK_LEAF_SIZE: u32 = 256;
 
-/// One side of a node: its child, and the minimum and maximum distance of its points from the
-/// vantage point.
+/// One side of a node: its child, and the minimum and maximum distance from the vantage point to
+/// the points of the side.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     node: u32,
@@ -52,7 +52,7 @@ impl Node {
 
 /// A balanced tree. Each node has a vantage point. The nearer half of the other points is on its
 /// inner side, and the farther half is on its outer side. Each side stores the range of the
-/// distances of its points from the vantage point.
+/// distances from its points to the vantage point.
 ///
 /// The vantage point of a node is the last of its points, as in Karelis 2020.
 ///
@@ -71,7 +71,7 @@ pub type VpTree<S, M> = PointIndex<S, M, VpNodes<S>>;
 #[derive(Debug, Clone)]
 pub struct VpNodes<S: Points> {
     order: Vec<u32>,
-    /// The distance of each point in `order` from the vantage point above the point's node.
+    /// The distance from each point in `order` to the vantage point above the point's node.
     from_vantage: Vec<f32>,
     nodes: Vec<Node>,
     /// Maximum number of points per leaf.
@@ -90,7 +90,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// of threads.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, or a distance from a vantage point is
+    /// Fails if the distance from a point to itself is not 0, or a distance from a vantage point is
     /// not finite.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
@@ -122,7 +122,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// answers are wrong.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0.
+    /// Fails if the distance from a point to itself is not 0.
     ///
     /// # Panics
     /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
@@ -160,7 +160,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
 /// a GPU.
 ///
 /// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if
-/// `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
+/// `n <= leaf_size`. Otherwise its first point in `order` is its vantage point. The next
 /// `(n - 1) / 2` points are its inner side, and the rest are its outer side. Nodes are numbered in
 /// preorder: a node, then its inner side, then its outer side.
 ///
@@ -181,11 +181,11 @@ pub struct VpLayout {
     pub leaf_size: u32,
     /// The points in the order of the tree.
     pub order: Vec<u32>,
-    /// The distance of each point of `order` from the vantage point above the point's node. The
+    /// The distance from each point of `order` to the vantage point above the point's node. The
     /// values of the root's points and of vantage points are unused.
     pub distances: Vec<f32>,
-    /// For each node, the minimum and maximum distance of its inner side from its vantage point,
-    /// then of its outer side. The values of leaves are unused.
+    /// For each node, the minimum and maximum distance from its vantage point to its inner side,
+    /// then to its outer side. The values of leaves are unused.
     pub sides: Vec<[f32; 4]>,
 }
 
@@ -216,8 +216,8 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
             self.progress.add(order.len() as u64);
             return Ok(());
         };
-        // Move the vantage point, the last point, to the front, and compute the distances of the
-        // other points from it.
+        // Move the vantage point, the last point, to the front, and compute the distances from the
+        // other points to it.
         order.swap(0, order.len() - 1);
         let (vantage, others) = order.split_first_mut().expect("a node has points");
         let from = self.space.origin(vantage.1);
@@ -277,7 +277,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         self.blocks.get()
     }
 
-    /// `task.distance` is the distance of the query from the vantage point above the node.
+    /// `task.distance` is the distance from the query to the vantage point above the node.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,

@@ -16,7 +16,7 @@ pub struct Jaccard;
 impl Metric<[u32]> for Jaccard {
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     fn distance(&self, a: &[u32], b: &[u32]) -> f32 {
-        // Every index evaluates the distance of each point and each query from itself, and rejects
+        // Every index evaluates the distance from each point and each query to itself, and rejects
         // the point or query if this distance is not 0. The set is therefore validated here.
         if std::ptr::eq(a, b) && !a.is_sorted_by(|x, y| x < y) {
             return f32::NAN;

@@ -75,7 +75,7 @@ macro_rules! box_kernel {
     };
 }
 
-/// Returns the distance of a coordinate from an interval; 0 inside it.
+/// Returns the distance from a coordinate to an interval; 0 inside it.
 #[inline]
 fn outside(x: f32, low: f32, high: f32) -> f32 {
     let below = low - x;

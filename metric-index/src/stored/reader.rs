@@ -257,7 +257,7 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// Checks that the numbers of an array are distinct and below `count`.
+/// A check that the numbers of an array are distinct and below `count`.
 #[derive(Debug)]
 pub(crate) struct DistinctNumbers<'a> {
     array: &'a str,

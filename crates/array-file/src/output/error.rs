@@ -1,4 +1,4 @@
-//! Errors of opening or writing an output, with advice for the user.
+//! Errors in opening or writing an output, with advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};

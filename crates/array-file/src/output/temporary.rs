@@ -69,8 +69,7 @@ impl TemporaryFile {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // Check write permission for the file, because a rename requires it only for the
-            // folder.
+            // Check write permission on the file, because a rename requires it only on the folder.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));

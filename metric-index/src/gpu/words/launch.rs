@@ -116,8 +116,12 @@ unsafe impl DeviceRepr for WordQueries {}
 
 /// Sizes of the queries in a buffer, which determine where the sections of the buffer begin.
 ///
-/// The sections are: the ends, character sets and radii of the queries; the codes of all queries;
-/// the number of words found per query; and the words found.
+/// There are four sections:
+///
+/// * the ends, character sets and radii of the queries,
+/// * the codes of all queries,
+/// * the number of words found per query,
+/// * the words found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryLayout {
     pub(super) count: usize,

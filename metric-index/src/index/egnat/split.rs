@@ -7,7 +7,7 @@ use crate::index::{EgnatOptions, Space};
 use crate::metric::Metric;
 use crate::points::Points;
 
-/// Maximum number of centers of an inner node.
+/// Maximum number of centers per inner node.
 pub(super) const MAX_ARITY: usize = 32;
 
 /// A range of distances.

@@ -12,8 +12,8 @@ const FAN_OUT: usize = 8;
 /// The maximum code of a distance.
 const MAX_CODE: f32 = 65_535.0;
 
-/// The distances of points from pivots, as codes. A query can exclude many points at once by the
-/// bounding boxes of blocks of points, of groups of blocks, of groups of groups and so on.
+/// The distances from points to pivots, as codes. A query can exclude many points at once by the
+/// bounding boxes of blocks of points, groups of blocks and larger groups.
 ///
 /// The regions of a table are its blocks, followed by its groups from the lowest to the highest
 /// level.
@@ -46,11 +46,11 @@ struct Boxes {
     high: [u16; FAN_OUT],
 }
 
-/// The distances of a query from the pivots.
+/// The distances from a query to the pivots.
 #[derive(Clone, Copy)]
 pub(super) struct PivotDistances<'a> {
     distances: &'a [f32],
-    /// Upper bound on the distances of the query and of all points from the pivots.
+    /// Upper bound on the distances from the query and all points to the pivots.
     greatest: f32,
 }
 
@@ -69,7 +69,7 @@ impl<'a> PivotDistances<'a> {
 
 impl Table {
     /// Creates a table of the points in `order`, which it rearranges. `distances` contains the
-    /// distances of all points from each pivot.
+    /// distances from all points to each pivot.
     pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
         arrange(&mut order, distances);
         for block in order.chunks_mut(BLOCK) {
@@ -147,7 +147,7 @@ impl Table {
         (!points.is_empty()).then_some(points)
     }
 
-    /// Returns the shared data of a query's tasks: the distances of the query from the pivots, then
+    /// Returns the shared data of a query's tasks: the distances from the query to the pivots, then
     /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
         let mut greatest = MAX_CODE / self.scale;
@@ -157,8 +157,8 @@ impl Table {
         shared.into()
     }
 
-    /// Iterates over the members of a group, each with a lower bound on the distances of the query
-    /// from its points.
+    /// Iterates over the members of a group, each with a lower bound on the distances from the
+    /// query to its points.
     pub(super) fn members(
         &self,
         region: u32,
@@ -259,7 +259,7 @@ fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
+/// Returns a lower bound on the distance from a query to each box, in units of codes. The bound is
 /// the maximum, over all pivots, of the distance from the nearer end of the box. A code represents
 /// all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]

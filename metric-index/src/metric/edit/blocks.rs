@@ -143,9 +143,9 @@ impl Scan for StringScan<'_> {
     }
 }
 
-/// Defines a function that computes the distances of a query from the strings of a block, one
-/// column of the dynamic programming table at a time. Bits mark the rows at which the column rises
-/// or falls by 1. The function returns `None` if all distances exceed `limit`.
+/// Defines a function that computes the distances from a query to the strings of a block. It
+/// computes one column of the dynamic programming table at a time. Bits mark the rows at which the
+/// column rises or falls by 1. The function returns `None` if all distances exceed `limit`.
 macro_rules! scan {
     ($name:ident, $word:ty) => {
         #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]

@@ -222,13 +222,13 @@ mod tests {
         queries.iter().map(|&point| Ok(vec![Neighbor { point, distance: 0.0 }])).collect()
     }
 
-    const LONG: Duration = Duration::from_mins(1);
+    const LONG_WAIT: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_full_batch_does_not_wait() {
         let sizes = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&sizes);
-        let queue = Queue::start(limits(4, LONG), move |queries: Vec<u32>| {
+        let queue = Queue::start(limits(4, LONG_WAIT), move |queries: Vec<u32>| {
             seen.lock().unwrap().push(queries.len());
             echo(&queries)
         })
@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn remaining_queries_are_answered_when_dropped() {
-        let queue = Queue::start(limits(100, LONG), |queries: Vec<u32>| echo(&queries)).unwrap();
+        let queue =
+            Queue::start(limits(100, LONG_WAIT), |queries: Vec<u32>| echo(&queries)).unwrap();
         let tickets = [queue.submit(1), queue.submit(2)];
         drop(queue);
         assert!(tickets.into_iter().all(|ticket| ticket.wait().is_ok()));
@@ -282,7 +283,7 @@ mod tests {
             let answer = |point| Ok(vec![Neighbor { point, distance: 0.0 }]);
             queries.into_iter().map(|q| if q == 5 { rejected.clone() } else { answer(q) }).collect()
         };
-        let queue = Queue::start(limits(1, LONG), answer).unwrap();
+        let queue = Queue::start(limits(1, LONG_WAIT), answer).unwrap();
         assert_eq!(queue.ask(13), Err(QueueError::Lost));
         assert!(matches!(queue.ask(5), Err(QueueError::Search(Error::Radius { .. }))));
         assert!(queue.ask(6).is_ok());

@@ -99,7 +99,12 @@ impl Bounds {
     /// Returns the range of points that are not excluded from the ball around a query. `from_third`
     /// contains the distances from the points to a third point in ascending order. `distance` is
     /// the query's distance from the third point.
-    pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
+    pub(crate) fn candidate_range(
+        self,
+        from_third: &[f32],
+        distance: f32,
+        radius: f32,
+    ) -> Range<usize> {
         let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);
         let margin = self.margin(radius, greatest);
         let low = f64::from(distance) - margin;
@@ -124,7 +129,7 @@ impl Bounds {
     /// value and for distances of at least the second value. It may also be above the radius for
     /// distances just inside these limits.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
-    pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
+    pub(crate) fn exclusion_limits(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
         // The gap is rounded down, so it must reach the next `f32` above the radius.
         let d = f64::from(distance);
@@ -156,9 +161,9 @@ mod tests {
 
     /// A metric with the maximum permitted relative error, less accurate than all metrics of this
     /// crate.
-    struct Rough;
+    struct RoughMetric;
 
-    impl Metric<f32> for Rough {
+    impl Metric<f32> for RoughMetric {
         fn distance(&self, a: &f32, b: &f32) -> f32 {
             (a - b).abs()
         }
@@ -190,7 +195,7 @@ mod tests {
     }
 
     /// Returns the two `f32` around `x`.
-    fn around(x: f64) -> [f32; 2] {
+    fn adjacent_floats(x: f64) -> [f32; 2] {
         let near = x as f32;
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
     }
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn bounds_hold_at_the_worst_errors() {
         let metrics = [
-            bounds_of(&Rough),
+            bounds_of(&RoughMetric),
             (Bounds { relative: 0.1, absolute: 0.0 }, 0.1, 0.0),
             (EXACT, 0.0, 0.0),
             bounds_of::<[f32]>(&Angular),
@@ -212,23 +217,23 @@ mod tests {
             for (far, near) in pairs() {
                 let case = format!("{far} and {near}, {bounds:?}");
                 // The third distance is between the difference and the sum of the other two.
-                let measured_far = around(highest(far))[0];
-                let measured_near = around(lowest(near))[1];
+                let measured_far = adjacent_floats(highest(far))[0];
+                let measured_near = adjacent_floats(lowest(near))[1];
                 if measured_near >= 0.0 {
                     let gap = bounds.gap(measured_far, measured_near);
                     assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                     let gap = bounds.gap_of(measured_far - measured_near, measured_far);
                     assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                 }
-                let low = around(lowest(far))[1];
-                let high = around(lowest(near))[1];
+                let low = adjacent_floats(lowest(far))[1];
+                let high = adjacent_floats(lowest(near))[1];
                 if low >= 0.0 && high >= 0.0 {
                     assert!(f64::from(bounds.reach(low, high)) >= highest(far + near), "{case}");
                 }
             }
         }
         // Equal distances from the third point exclude nothing, regardless of their values.
-        assert_eq!(Bounds::of(&Rough).gap_of(0.0, 5.0).to_bits(), 0);
+        assert_eq!(Bounds::of(&RoughMetric).gap_of(0.0, 5.0).to_bits(), 0);
     }
 
     /// Distances that differ by more than the margin exclude a point.
@@ -265,7 +270,7 @@ mod tests {
         for bounds in [words, plane] {
             for distance in [0.0, 1e-3, 1.0, 2.0, 3.0, 77.7, 1e30] {
                 for radius in [0.0, 1e-3, 1.0, 2.0, 77.0, f32::MAX, f32::INFINITY] {
-                    let (below, above) = bounds.excluded(distance, radius);
+                    let (below, above) = bounds.exclusion_limits(distance, radius);
                     assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
                     assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
                     // Points slightly closer to the query are not excluded.

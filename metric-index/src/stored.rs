@@ -45,7 +45,7 @@ pub use index::StoredIndex;
 pub use points::StoredPoints;
 pub use reader::{Reader, StoreProblem, invalid};
 
-pub(crate) use reader::{DistinctNumbers, check_permutation, ends_of};
+pub(crate) use reader::{DistinctNumbers, check_permutation, validate_ends};
 
 use reader::{Header, KEY, VERSION};
 

@@ -151,7 +151,7 @@ fn assert_all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
         .chain(sizes.into_iter().chain(radii).map(Kind::ListOfClusters))
         .chain(spreads.into_iter().chain(counts).map(Kind::SssIndex))
         .chain([0.0, 0.4, 1.0].map(Kind::SssTree))
-        .chain(EGNATS.map(Kind::Egnat))
+        .chain(EGNAT_OPTIONS.map(Kind::Egnat))
         .chain([4, 5, 32].map(Kind::MTree))
         .chain(metric.coordinates().map(|_| Kind::KdTree));
     for kind in kinds {
@@ -159,7 +159,7 @@ fn assert_all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
     }
 }
 
-const EGNATS: [EgnatOptions; 4] = [
+const EGNAT_OPTIONS: [EgnatOptions; 4] = [
     EgnatOptions { arity: 2, bucket: 1 },
     EgnatOptions { arity: 3, bucket: 2 },
     EgnatOptions { arity: 5, bucket: 7 },
@@ -234,7 +234,7 @@ fn assert_all_follow(
     changes: &[Change],
     queries: &[Point],
 ) {
-    for options in EGNATS {
+    for options in EGNAT_OPTIONS {
         let mut tree = Egnat::build(first.clone(), metric.clone(), options).unwrap();
         assert_follows(&mut tree, additions, changes, queries);
     }
@@ -462,7 +462,7 @@ fn assert_rejects_points<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) 
 #[test]
 fn rejected_points_leave_the_index_unchanged() {
     let points = || Vectors::new((0..200u8).map(|x| f32::from(x % 50)).collect(), 2).unwrap();
-    let mut egnat = Egnat::build(points(), Euclidean, EGNATS[1]).unwrap();
+    let mut egnat = Egnat::build(points(), Euclidean, EGNAT_OPTIONS[1]).unwrap();
     let mut m_tree = MTree::build(points(), Euclidean, 4).unwrap();
     assert_rejects_points(&mut egnat);
     assert_rejects_points(&mut m_tree);
@@ -561,7 +561,7 @@ fn rounded_bounds_keep_ties() {
         Kind::ListOfClusters(ClusterSize::Points(4)),
         Kind::SssIndex(Pivots::Count(3)),
         Kind::KdTree,
-        Kind::Egnat(EGNATS[2]),
+        Kind::Egnat(EGNAT_OPTIONS[2]),
         Kind::MTree(5),
     ];
     for _ in 0..1_500 {
@@ -585,8 +585,8 @@ fn rounded_bounds_keep_ties() {
 /// Tests a user-defined metric.
 #[test]
 fn user_defined_metrics_work() {
-    struct Clock;
-    impl Metric<Point> for Clock {
+    struct ClockDistance;
+    impl Metric<Point> for ClockDistance {
         fn distance(&self, a: &Point, b: &Point) -> f32 {
             let Point::Bytes(a) = a else { return f32::NAN };
             let Point::Bytes(b) = b else { return f32::NAN };
@@ -599,7 +599,7 @@ fn user_defined_metrics_work() {
         }
     }
     let hours = (0..96).map(|i| Point::Bytes(vec![i % 48 * 5 % 24])).collect();
-    let clock: AnyMetric = Arc::new(Clock);
+    let clock: AnyMetric = Arc::new(ClockDistance);
     assert_all_agree(&hours, &clock, &[0, 13, 23].map(|hour| Point::Bytes(vec![hour])));
 }
 

@@ -146,13 +146,13 @@ pub(super) fn read(mut file: impl Read) -> Result<Rows, String> {
     };
     read.map_err(|what| format!("{what}, for shape {shape:?}"))?;
     Rows::new(
-        if header.is_fortran_order { transposed(&values, dimension) } else { values },
+        if header.is_fortran_order { transpose(&values, dimension) } else { values },
         dimension,
     )
 }
 
 /// Returns the row-major values of a matrix that is stored in column-major order.
-fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+fn transpose(values: &[f32], columns: usize) -> Vec<f32> {
     let rows = values.len() / columns.max(1);
     (0..values.len()).map(|index| values[index % columns * rows + index / columns]).collect()
 }

@@ -512,12 +512,13 @@ impl Launcher<'_> {
         batch: &mut Batch,
     ) -> LaunchResult {
         /// Maximum number of blocks per query.
-        const BLOCKS: u32 = 16;
+        const MAX_BLOCKS_PER_QUERY: u32 = 16;
         /// Equal to `MAX_CACHED_DIMENSION` of `select.cu`.
         const MAX_CACHED_DIMENSION: u32 = 4096;
         /// Equal to `ANGULAR` of `exact.cuh`.
         const ANGULAR: u32 = 3;
-        let blocks = (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
+        let blocks =
+            (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, MAX_BLOCKS_PER_QUERY);
         let arguments = MeasureAll {
             points: *points,
             values: batch.values.as_view(),

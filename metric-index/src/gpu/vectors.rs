@@ -41,7 +41,7 @@ const GROWTH: u32 = 8;
 /// Minimum capacity for candidates, per query.
 const MIN_CAPACITY: u32 = 4096;
 /// Maximum number of candidates per batch, because their positions are 32-bit numbers.
-pub(super) const MAX_FOUND: usize = 1 << 31;
+pub(super) const MAX_BATCH_CANDIDATES: usize = 1 << 31;
 /// Number of positions in the first part, unless k requires more.
 const FIRST_PART_SIZE: u32 = 2048;
 /// Number of values per copy to the GPU.
@@ -291,7 +291,7 @@ impl VectorEngine {
         let free = self.device.free()? + own_bytes;
         let max = (free / 2 / bytes_per_query)
             .min(MAX_BATCH_QUERIES as usize)
-            .min(MAX_FOUND / capacity as usize);
+            .min(MAX_BATCH_CANDIDATES / capacity as usize);
         Ok(if max >= COLS as usize { max / COLS as usize * COLS as usize } else { 0 })
     }
 

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::alphabet::Alphabet;
 use super::engine::{Engine, GpuAnswers};
 use super::launch::{FoundNeighbors, Gatherer};
-use super::vectors::{MAX_FOUND, zeros};
+use super::vectors::{MAX_BATCH_CANDIDATES, zeros};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -322,11 +322,11 @@ impl WordEngine {
             return Ok(1);
         }
         if lane.buffer.capacity() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
-            return Ok(MAX_BATCH_QUERIES.min(MAX_FOUND / capacity as usize));
+            return Ok(MAX_BATCH_QUERIES.min(MAX_BATCH_CANDIDATES / capacity as usize));
         }
         let free = self.device.free()? + lane.buffer.capacity() * 4;
         let by_memory = free / 2 / (capacity as usize * 8);
-        Ok(by_memory.min(MAX_BATCH_QUERIES).min(MAX_FOUND / capacity as usize))
+        Ok(by_memory.min(MAX_BATCH_QUERIES).min(MAX_BATCH_CANDIDATES / capacity as usize))
     }
 
     /// Sets the radii within which queries find k words. Returns the maximum number of words that a

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 use split::{BucketEntry, Interval, MAX_ARITY, Split, nearest, widen};
 
@@ -427,7 +427,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         let from_center = file.distances("leaves.distances")?;
         let children = file.array::<u32>("inner.nodes")?;
         let ranges = file.distances("inner.ranges")?;
-        let ends = ends_of(&ends, all.len(), "nodes.ends")?;
+        let ends = validate_ends(&ends, all.len(), "nodes.ends")?;
         let mut distinct = DistinctNumbers::of("nodes.points", space.points.len());
         all.iter().try_for_each(|&point| distinct.check(point))?;
         let mut distinct_children = DistinctNumbers::of("inner.nodes", is_inner.len());
@@ -513,7 +513,7 @@ impl EgnatNodes {
                     break;
                 }
                 distances[at] = probe.visit(gnat.centers[at]);
-                let (below, above) = bounds.excluded(distances[at], probe.radius());
+                let (below, above) = bounds.exclusion_limits(distances[at], probe.radius());
                 let row = &gnat.ranges[at * count..(at + 1) * count];
                 for (other, &Interval { low, high }) in row.iter().enumerate() {
                     excluded |= u32::from(high <= below || low >= above) << other;

@@ -302,7 +302,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
 
     fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         let dimension = dimension_of(space)?;
-        let leaf_size = file.leaf()?;
+        let leaf_size = file.leaf_size()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
         let values = halving(leaf_size).nodes(order.len()) * 2 * dimension;
         let boxes = file.array_of("boxes", values)?.to_vec();

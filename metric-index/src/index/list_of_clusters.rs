@@ -11,7 +11,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 #[derive(Debug, Clone, Copy)]
 struct StoredCluster {
@@ -229,7 +229,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         }
         let bucket = self.buckets.positions(region);
         let from_center = &from_center[bucket.start as usize..bucket.end as usize];
-        let near = space.bounds.near(from_center, distance, probe.radius());
+        let near = space.bounds.candidate_range(from_center, distance, probe.radius());
         let number = |index: usize| u32::try_from(index).expect("fewer than 2^32 points");
         let position = |index: usize| bucket.start + number(index);
         let start = position(near.start).max(bucket.start + at - 1);
@@ -256,7 +256,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let ends = file.array_of::<u64>("clusters.ends", centers.len())?;
         let points = file.array::<u32>("bucket.points")?.to_vec();
         let from_center = file.distances_of("bucket.distances", points.len())?.to_vec();
-        let ends = ends_of(&ends, points.len(), "clusters.ends")?;
+        let ends = validate_ends(&ends, points.len(), "clusters.ends")?;
         let mut start = 0;
         for &end in &ends {
             if !from_center[start..end].is_sorted() {

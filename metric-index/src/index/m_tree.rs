@@ -7,7 +7,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 /// Marks the absence of a page: above the root, below an entry of a leaf, and for a removed point.
 const NO_PAGE: u32 = u32::MAX;
@@ -224,7 +224,7 @@ impl PagedTree {
         }
         let promoted = [entries[a].point, entries[b].point];
         let above = self.pages[page as usize].parent;
-        let from_above = match self.routing(above) {
+        let from_above = match self.routing_object(above) {
             Some(routing) => {
                 let from = |point| space.distance_between(routing, point);
                 [from(promoted[0])?, from(promoted[1])?]
@@ -235,7 +235,7 @@ impl PagedTree {
     }
 
     /// Returns the routing object of a page; `None` for the root.
-    fn routing(&self, page: u32) -> Option<u32> {
+    fn routing_object(&self, page: u32) -> Option<u32> {
         let parent = self.pages.get(page as usize)?.parent;
         let entries = &self.pages.get(parent as usize)?.entries;
         entries.iter().find(|entry| entry.node == page).map(|entry| entry.point)
@@ -437,7 +437,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         let from_parent = file.distances_of("entries.distances", all.len())?;
         let radii = file.distances_of("entries.radii", all.len())?;
         let below = file.array_of::<u32>("entries.pages", all.len())?;
-        let ends = ends_of(&ends, all.len(), "pages.ends")?;
+        let ends = validate_ends(&ends, all.len(), "pages.ends")?;
         let count = space.points.len();
         let mut distinct = DistinctNumbers::of("entries.points", count);
         let mut distinct_pages = DistinctNumbers::of("entries.pages", is_leaf.len());

@@ -242,11 +242,11 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         /// Minimum number of marked points for which scanning a whole group is faster.
         const MIN_MARKED: u64 = 4;
         /// Number of positions scanned together.
-        const GROUP: u32 = 32;
+        const POSITIONS_PER_GROUP: u32 = 32;
         let mut start = positions.start;
         while start < positions.end {
             // Groups are aligned with blocks.
-            let stop = positions.end.min((start / GROUP + 1) * GROUP);
+            let stop = positions.end.min((start / POSITIONS_PER_GROUP + 1) * POSITIONS_PER_GROUP);
             let marked = (start..stop).filter(|&position| is_marked(position)).count() as u64;
             let budget = self.limit.saturating_sub(self.evaluations);
             let is_worthwhile = marked >= MIN_MARKED && budget >= marked;

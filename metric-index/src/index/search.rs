@@ -195,9 +195,9 @@ pub trait Index: Sync + Sized {
     /// use metric_index::points::Strings;
     ///
     /// /// The nearest of all points except one.
-    /// struct Except(u32, Nearest);
+    /// struct AllExcept(u32, Nearest);
     ///
-    /// impl Collector for Except {
+    /// impl Collector for AllExcept {
     ///     fn radius(&self) -> f32 {
     ///         self.1.radius()
     ///     }
@@ -209,7 +209,7 @@ pub trait Index: Sync + Sized {
     ///     }
     /// }
     ///
-    /// impl Answer for Except {
+    /// impl Answer for AllExcept {
     ///     fn into_sorted(self) -> Vec<Neighbor> {
     ///         self.1.into_sorted()
     ///     }
@@ -217,7 +217,7 @@ pub trait Index: Sync + Sized {
     ///
     /// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
     /// let tree = VpTree::build(&words, Edit)?;
-    /// let ask = |word| Except(word, Nearest::new(1));
+    /// let ask = |word| AllExcept(word, Nearest::new(1));
     /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, ask);
     /// assert_eq!(others.get(0)?[0].point, 1);
     /// # Ok::<(), metric_index::error::Error>(())

@@ -13,7 +13,7 @@ use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid};
 
-use table::{BLOCK, PivotDistances, Table, number};
+use table::{POINTS_PER_BLOCK, PivotDistances, Table, number};
 
 mod table;
 
@@ -206,11 +206,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         // The radius may shrink while the block is scanned. The margin is then slightly too large,
         // which is safe.
         let margin = query.margin(probe.radius(), space.bounds);
-        let mut marks = [0; BLOCK];
+        let mut marks = [0; POINTS_PER_BLOCK];
         if !self.table.mark_candidates(task.region, task.at, query, margin, &mut marks) {
             return;
         }
-        let first = task.region * number(BLOCK);
+        let first = task.region * number(POINTS_PER_BLOCK);
         let positions = first + task.at..first + number(points.len());
         let end = positions.end;
         let is_marked = |position: u32| marks[(position - first) as usize] != 0;
@@ -235,7 +235,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let others = space.points.len() - pivots.len();
         let order = file.array_of::<u32>("table.points", others)?;
         order.iter().try_for_each(|&point| distinct.check(point))?;
-        let count = others.div_ceil(BLOCK) * pivots.len() * BLOCK;
+        let count = others.div_ceil(POINTS_PER_BLOCK) * pivots.len() * POINTS_PER_BLOCK;
         let codes = file.array_of("table.codes", count)?;
         let scale = f32::from_bits(file.small("scale")?);
         if !scale.is_normal() || scale < 0.0 || scale.to_bits() & 0x7F_FFFF != 0 {

@@ -10,7 +10,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 /// Maximum number of points per leaf.
 const BUCKET_SIZE: usize = 16;
@@ -209,7 +209,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let mut distinct = DistinctNumbers::of("centers.points", space.points.len());
         points.iter().try_for_each(|&point| distinct.check(point))?;
         distinct.check_complete()?;
-        let ends = ends_of(&ends, points.len(), "nodes.ends")?;
+        let ends = validate_ends(&ends, points.len(), "nodes.ends")?;
         if ends.is_empty() {
             return Err(invalid("nodes.ends", "there is no root"));
         }

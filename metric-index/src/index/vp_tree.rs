@@ -245,11 +245,11 @@ impl<S: Points> VpNodes<S> {
     /// Returns the positions of a leaf that are not excluded by their distances from the vantage
     /// point above, which are in ascending order. `distance` is the query's distance from that
     /// vantage point, or NaN if there is none.
-    fn near(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
+    fn candidates(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
         if distance.is_nan() {
             return leaf.positions.clone();
         }
-        let near = bounds.near(&self.from_vantage[leaf.span()], distance, radius);
+        let near = bounds.candidate_range(&self.from_vantage[leaf.span()], distance, radius);
         let position = |at| leaf.positions.start + u32::try_from(at).expect("below the end");
         position(near.start)..position(near.end)
     }
@@ -288,7 +288,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
     ) {
         let node = &self.nodes[task.region as usize];
         let Some(sides) = node.sides else {
-            let positions = self.near(space.bounds, node, task.distance, probe.radius());
+            let positions = self.candidates(space.bounds, node, task.distance, probe.radius());
             let start = positions.start.max(node.positions.start + task.at);
             let next = probe.visit_positions(start..positions.end, &self.order);
             if next < positions.end {
@@ -327,7 +327,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
     }
 
     fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
-        let leaf = file.leaf()?;
+        let leaf = file.leaf_size()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
         let from_vantage = file.distances_of("distances", order.len())?.to_vec();
         let mut nodes = halving(leaf).shape(order.len(), Node::new);

@@ -11,8 +11,8 @@ use super::{Blocks, Coordinates, Formula, Metric};
 mod blocks;
 mod lanes;
 
-use blocks::{Sum, VectorBlocks};
-use lanes::{LANES, greater, join_lanes, rounded};
+use blocks::{Combination, VectorBlocks};
+use lanes::{LANES, join_lanes, max_or_nan, round_to_f32};
 
 /// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
 /// pairwise.
@@ -45,8 +45,8 @@ kernel!(sum_of_squares, f32, |a, b| (a - b) * (a - b), |x, y| x + y);
 kernel!(sum_of_squares_u8, u8, |a, b| (a - b) * (a - b), |x, y| x + y);
 kernel!(sum_of_absolutes, f32, |a, b| (a - b).abs(), |x, y| x + y);
 kernel!(sum_of_absolutes_u8, u8, |a, b| (a - b).abs(), |x, y| x + y);
-kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
-kernel!(greatest_u8, u8, |a, b| (a - b).abs(), greater);
+kernel!(max_absolute, f32, |a, b| (a - b).abs(), max_or_nan);
+kernel!(max_absolute_u8, u8, |a, b| (a - b).abs(), max_or_nan);
 
 /// Defines a function that combines the differences between a point and the nearest point of a box
 /// in eight lanes of `f32`.
@@ -61,13 +61,13 @@ macro_rules! box_kernel {
             let (high, high_rest) = high.as_chunks::<LANES>();
             for ((point, low), high) in point.iter().zip(low).zip(high) {
                 for (((lane, &x), &low), &high) in lanes.iter_mut().zip(point).zip(low).zip(high) {
-                    let $difference = outside(x, low, high);
+                    let $difference = distance_to_interval(x, low, high);
                     *lane = combine(*lane, $term);
                 }
             }
             let rest = point_rest.iter().zip(low_rest).zip(high_rest);
             for (lane, ((&x, &low), &high)) in lanes.iter_mut().zip(rest) {
-                let $difference = outside(x, low, high);
+                let $difference = distance_to_interval(x, low, high);
                 *lane = combine(*lane, $term);
             }
             join_lanes(lanes, combine)
@@ -77,7 +77,7 @@ macro_rules! box_kernel {
 
 /// Returns the distance from a coordinate to an interval; 0 inside it.
 #[inline]
-fn outside(x: f32, low: f32, high: f32) -> f32 {
+fn distance_to_interval(x: f32, low: f32, high: f32) -> f32 {
     let below = low - x;
     let above = x - high;
     let distance = if below > above { below } else { above };
@@ -86,7 +86,7 @@ fn outside(x: f32, low: f32, high: f32) -> f32 {
 
 box_kernel!(box_sum_of_squares, |d| d * d, |x, y| x + y);
 box_kernel!(box_sum_of_absolutes, |d| d, |x, y| x + y);
-box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
+box_kernel!(box_max, |d| d, |x, y| if x > y { x } else { y });
 
 /// Returns a lower bound on the distances to the points of a box of `dimension` coordinates, as
 /// computed in `f64`. `sum` is the combined difference from the box, computed in `f32`. With
@@ -107,7 +107,7 @@ macro_rules! metric {
     ) => {
         impl Metric<[$point]> for $metric {
             fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
-                if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
+                if $a.len() == $b.len() { round_to_f32($distance) } else { f32::NAN }
             }
 
             fn relative_error(&self) -> f32 {
@@ -142,7 +142,7 @@ pub struct Euclidean;
 
 metric!(Euclidean, f32, |self, a, b| sum_of_squares(a, b).sqrt(), |_| "euclidean".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Squares, points)
+        VectorBlocks::of(Combination::SumOfSquares, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Euclidean)
@@ -180,7 +180,7 @@ pub struct Manhattan;
 
 metric!(Manhattan, f32, |self, a, b| sum_of_absolutes(a, b), |_| "manhattan".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Absolutes, points)
+        VectorBlocks::of(Combination::SumOfAbsolutes, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Manhattan)
@@ -211,9 +211,9 @@ impl Coordinates for Manhattan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Chebyshev;
 
-metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(), {
+metric!(Chebyshev, f32, |self, a, b| max_absolute(a, b), |_| "chebyshev".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Greatest, points)
+        VectorBlocks::of(Combination::Maximum, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Chebyshev)
@@ -222,7 +222,7 @@ metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(),
         Some(self)
     }
 });
-metric!(Chebyshev, u8, |self, a, b| greatest_u8(a, b), |_| "chebyshev".to_owned());
+metric!(Chebyshev, u8, |self, a, b| max_absolute_u8(a, b), |_| "chebyshev".to_owned());
 
 impl Coordinates for Chebyshev {
     fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
@@ -230,7 +230,7 @@ impl Coordinates for Chebyshev {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        lower_bound(box_greatest(point, low, high), point.len(), |sum| sum)
+        lower_bound(box_max(point, low, high), point.len(), |sum| sum)
     }
 }
 
@@ -260,7 +260,7 @@ impl Minkowski {
     }
 
     fn text(self) -> String {
-        format!("minkowski:{}", rounded(self.p))
+        format!("minkowski:{}", round_to_f32(self.p))
     }
 
     fn norm(self, differences: impl Iterator<Item = f64>, greatest: f64) -> f64 {
@@ -277,7 +277,7 @@ metric!(
     f32,
     |self, a, b| {
         let differences = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
-        self.norm(differences, greatest(a, b))
+        self.norm(differences, max_absolute(a, b))
     },
     |metric| metric.text(),
     {
@@ -291,7 +291,7 @@ metric!(
     u8,
     |self, a, b| {
         let differences = a.iter().zip(b).map(|(&a, &b)| f64::from(a.abs_diff(b)));
-        self.norm(differences, greatest_u8(a, b))
+        self.norm(differences, max_absolute_u8(a, b))
     },
     |metric| metric.text()
 );

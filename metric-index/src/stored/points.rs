@@ -1,7 +1,7 @@
 //! Points that can be stored in files.
 
 use super::contents::{FileContents, Value};
-use super::reader::{Reader, StoreProblem, ends_of, invalid};
+use super::reader::{Reader, StoreProblem, invalid, validate_ends};
 use crate::points::{Points, Sets, Strings, Vectors};
 
 /// Points that can be stored in a file. The stores of this crate implement this trait, and
@@ -117,7 +117,7 @@ impl StoredPoints for Strings {
         let ends = file.array("points.ends")?;
         let text =
             std::str::from_utf8(&text).map_err(|_| invalid("points.text", "it is not UTF-8"))?;
-        let ends = ends_of(&ends, text.len(), "points.ends")?;
+        let ends = validate_ends(&ends, text.len(), "points.ends")?;
         if !ends.iter().all(|&end| text.is_char_boundary(end)) {
             return Err(invalid("points.ends", "it splits a character"));
         }
@@ -139,7 +139,7 @@ impl StoredPoints for Sets {
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
         let members = file.array::<u32>("points.members")?;
         let ends = file.array("points.ends")?;
-        let ends = ends_of(&ends, members.len(), "points.ends")?;
+        let ends = validate_ends(&ends, members.len(), "points.ends")?;
         let starts = std::iter::once(0).chain(ends.iter().copied());
         Ok(Self::new(starts.zip(&ends).map(|(start, &end)| &members[start..end]))?)
     }

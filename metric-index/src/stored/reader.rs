@@ -203,7 +203,7 @@ impl Reader {
     }
 
     /// Reads the maximum number of points per leaf.
-    pub(crate) fn leaf(&self) -> Result<u32, StoreProblem> {
+    pub(crate) fn leaf_size(&self) -> Result<u32, StoreProblem> {
         match self.small("leaf")? {
             0 => Err(invalid("settings", "leaf is 0")),
             leaf => Ok(leaf),
@@ -244,8 +244,8 @@ pub(crate) fn check_permutation(
     distinct.check_complete()
 }
 
-/// Validates the ends of consecutive ranges that cover `length` items.
-pub(crate) fn ends_of(
+/// Validates and converts the ends of consecutive ranges that cover `length` items.
+pub(crate) fn validate_ends(
     ends: &[u64],
     length: usize,
     array: &str,

@@ -49,13 +49,13 @@ macro_rules! views {
 views!([f32]: Vector, [u8]: Bytes, str: Word, [u32]: Set);
 
 /// A metric of one type of points, adapted to all points.
-struct Adapted<T: ?Sized, M>(M, PhantomData<fn(&T)>);
+struct MetricAdapter<T: ?Sized, M>(M, PhantomData<fn(&T)>);
 
 /// Adapts a metric of vectors, bytes, words or sets to all points.
 pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
     metric: M,
 ) -> AnyMetric {
-    Arc::new(Adapted::<T, M>(metric, PhantomData))
+    Arc::new(MetricAdapter::<T, M>(metric, PhantomData))
 }
 
 /// Returns the same metric without blocks, for oracles.
@@ -63,7 +63,7 @@ pub(crate) fn plain(metric: &AnyMetric) -> AnyMetric {
     Arc::new(CountingMetric::new(Arc::clone(metric)))
 }
 
-impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for Adapted<T, M> {
+impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for MetricAdapter<T, M> {
     fn distance(&self, a: &Point, b: &Point) -> f32 {
         self.0.distance(T::of(a), T::of(b))
     }
@@ -82,7 +82,7 @@ impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for Adapted<T, M> {
 
     fn distances_from<'a>(&'a self, point: &'a Point) -> Option<Box<dyn Distances<Point> + 'a>> {
         let prepared = self.0.distances_from(T::of(point))?;
-        Some(Box::new(Prepared(prepared)))
+        Some(Box::new(PreparedPoint(prepared)))
     }
 
     fn blocks(&self, points: &[&Point]) -> Option<Box<dyn Blocks<Point>>> {
@@ -113,7 +113,7 @@ impl<T: View + ?Sized> Blocks<Point> for PointBlocks<T> {
     }
 }
 
-impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for Adapted<T, M> {
+impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for MetricAdapter<T, M> {
     fn of<'a>(&self, point: &'a Point) -> &'a [f32] {
         self.0.coordinates().unwrap().of(T::of(point))
     }
@@ -127,9 +127,9 @@ impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for Adapted<T, M> {
     }
 }
 
-struct Prepared<'a, T: ?Sized>(Box<dyn Distances<T> + 'a>);
+struct PreparedPoint<'a, T: ?Sized>(Box<dyn Distances<T> + 'a>);
 
-impl<T: View + ?Sized> Distances<Point> for Prepared<'_, T> {
+impl<T: View + ?Sized> Distances<Point> for PreparedPoint<'_, T> {
     fn to(&self, other: &Point) -> f32 {
         self.0.to(T::of(other))
     }

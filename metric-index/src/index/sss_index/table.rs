@@ -6,7 +6,7 @@ use crate::prune::Bounds;
 use array_file::array::Array;
 
 /// Number of points per block.
-pub(super) const BLOCK: usize = 64;
+pub(super) const POINTS_PER_BLOCK: usize = 64;
 /// Maximum number of blocks or groups per group.
 const FAN_OUT: usize = 8;
 /// The maximum code of a distance.
@@ -22,10 +22,11 @@ pub(super) struct Table {
     pivots: usize,
     /// The scale, a power of two. A code is a distance multiplied by the scale, rounded down.
     scale: f32,
-    /// The points in the order of the table. Block b begins at `b * BLOCK`. Nearby points are
-    /// adjacent.
+    /// The points in the order of the table. Block b begins at `b * POINTS_PER_BLOCK`. Nearby
+    /// points are adjacent.
     order: Array<u32>,
-    /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
+    /// The codes of the points of block b for pivot p begin at
+    /// `(b * pivots + p) * POINTS_PER_BLOCK`.
     codes: Array<u16>,
     groups: Vec<Group>,
     /// The minimum and maximum codes of the members of group g for pivot p are at `g * pivots + p`.
@@ -72,15 +73,18 @@ impl Table {
     /// distances from all points to each pivot.
     pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
         arrange(&mut order, distances);
-        for block in order.chunks_mut(BLOCK) {
+        for block in order.chunks_mut(POINTS_PER_BLOCK) {
             block.sort_unstable();
         }
         let greatest = distances.iter().flatten().fold(0.0f32, |max, &distance| max.max(distance));
         let scale = scale(greatest);
-        let mut codes = vec![0; order.len().div_ceil(BLOCK) * distances.len() * BLOCK];
-        let blocks = codes.chunks_mut(distances.len().max(1) * BLOCK).zip(order.chunks(BLOCK));
+        let mut codes =
+            vec![0; order.len().div_ceil(POINTS_PER_BLOCK) * distances.len() * POINTS_PER_BLOCK];
+        let blocks = codes
+            .chunks_mut(distances.len().max(1) * POINTS_PER_BLOCK)
+            .zip(order.chunks(POINTS_PER_BLOCK));
         for (codes, block) in blocks {
-            for (column, distances) in codes.chunks_mut(BLOCK).zip(distances) {
+            for (column, distances) in codes.chunks_mut(POINTS_PER_BLOCK).zip(distances) {
                 for (code, &point) in column.iter_mut().zip(block) {
                     *code = code_of(distances[point as usize], scale);
                 }
@@ -98,7 +102,7 @@ impl Table {
         codes: Array<u16>,
     ) -> Self {
         let mut table = Self { pivots, scale, order, codes, groups: Vec::new(), boxes: Vec::new() };
-        let blocks = table.order.len().div_ceil(BLOCK);
+        let blocks = table.order.len().div_ceil(POINTS_PER_BLOCK);
         // The first region of the current level and the number of its regions.
         let mut first = 0;
         let mut count = blocks;
@@ -123,13 +127,13 @@ impl Table {
 
     /// Returns the minimum and maximum code of a region for a pivot.
     fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
-        let blocks = self.order.len().div_ceil(BLOCK);
+        let blocks = self.order.len().div_ceil(POINTS_PER_BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
             let Boxes { low, high } = self.boxes[group * self.pivots + pivot];
             let min = low.into_iter().fold(u16::MAX, u16::min);
             return (min, high.into_iter().fold(0, u16::max));
         }
-        let start = (region * self.pivots + pivot) * BLOCK;
+        let start = (region * self.pivots + pivot) * POINTS_PER_BLOCK;
         let codes = &self.codes[start..start + self.block(number(region)).map_or(0, <[u32]>::len)];
         let min = codes.iter().fold(u16::MAX, |min, &code| min.min(code));
         (min, codes.iter().fold(0, |max, &code| max.max(code)))
@@ -137,13 +141,13 @@ impl Table {
 
     /// Returns the number of blocks and groups.
     pub(super) fn regions(&self) -> usize {
-        self.order.len().div_ceil(BLOCK) + self.groups.len()
+        self.order.len().div_ceil(POINTS_PER_BLOCK) + self.groups.len()
     }
 
     /// Returns the points of a block; `None` if the region is a group.
     pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
-        let start = region as usize * BLOCK;
-        let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
+        let start = region as usize * POINTS_PER_BLOCK;
+        let points = self.order.get(start..(start + POINTS_PER_BLOCK).min(self.order.len()))?;
         (!points.is_empty()).then_some(points)
     }
 
@@ -165,7 +169,7 @@ impl Table {
         query: PivotDistances<'_>,
         bounds: Bounds,
     ) -> impl Iterator<Item = (u32, f32)> + use<> {
-        let group = region as usize - self.order.len().div_ceil(BLOCK);
+        let group = region as usize - self.order.len().div_ceil(POINTS_PER_BLOCK);
         let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
         let code_bounds = box_bounds(boxes, query.distances, self.scale);
         let Group { first, count } = self.groups[group];
@@ -184,12 +188,12 @@ impl Table {
         from: u32,
         query: PivotDistances<'_>,
         margin: f64,
-        marks: &mut [u16; BLOCK],
+        marks: &mut [u16; POINTS_PER_BLOCK],
     ) -> bool {
         let count = self.block(region).map_or(0, <[u32]>::len);
         marks[from as usize..count].fill(u16::MAX);
-        let start = region as usize * self.pivots * BLOCK;
-        let (columns, _) = self.codes[start..start + self.pivots * BLOCK].as_chunks();
+        let start = region as usize * self.pivots * POINTS_PER_BLOCK;
+        let (columns, _) = self.codes[start..start + self.pivots * POINTS_PER_BLOCK].as_chunks();
         clear_excluded(marks, columns, query.distances, f64::from(self.scale), margin)
     }
 
@@ -214,7 +218,7 @@ pub(super) fn number(n: usize) -> u32 {
 /// them recursively at the median distance from the pivot whose distances vary most. The first part
 /// of a split has a power-of-two number of blocks, so that each group is one of the parts.
 fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
-    let blocks = order.len().div_ceil(BLOCK);
+    let blocks = order.len().div_ceil(POINTS_PER_BLOCK);
     if blocks <= 1 {
         return;
     }
@@ -234,7 +238,7 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     let widest = (0..distances.len()).max_by(|&a, &b| variances[a].total_cmp(&variances[b]));
     let Some(pivot) = widest else { return };
     let from = |point: u32| distances[pivot][point as usize];
-    let half = blocks.next_power_of_two() / 2 * BLOCK;
+    let half = blocks.next_power_of_two() / 2 * POINTS_PER_BLOCK;
     order.select_nth_unstable_by(half, |&a, &b| from(a).total_cmp(&from(b)).then(a.cmp(&b)));
     let (near, far) = order.split_at_mut(half);
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
@@ -282,8 +286,8 @@ fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn clear_excluded(
-    marks: &mut [u16; BLOCK],
-    columns: &[[u16; BLOCK]],
+    marks: &mut [u16; POINTS_PER_BLOCK],
+    columns: &[[u16; POINTS_PER_BLOCK]],
     distances: &[f32],
     scale: f64,
     margin: f64,

@@ -16,8 +16,8 @@ use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid
 #[derive(Debug, Clone, Copy)]
 struct StoredCluster {
     center: u32,
-    /// The distance of the farthest point of the bucket. The points of later clusters are at least
-    /// as far from the center.
+    /// The distance from the center to the farthest point of the bucket. The points of later
+    /// clusters are at least as far from the center.
     radius: f32,
     /// The end of the bucket, which begins where the previous bucket ends.
     end: u32,
@@ -73,7 +73,7 @@ struct Buckets {
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list. Evaluates about n² / (2 size) distances; the distances of a center are
+    /// Builds the list. Evaluates about n² / (2 · size) distances. The distances from a center are
     /// computed in parallel.
     ///
     /// # Errors

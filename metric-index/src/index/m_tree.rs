@@ -18,7 +18,7 @@ struct Entry {
     point: u32,
     /// The distance from the routing object of the page; meaningless in the root.
     from_parent: f32,
-    /// Upper bound on the distances of all points below.
+    /// Upper bound on the distances from the entry's point to all points below it.
     radius: f32,
     /// The page below.
     node: u32,

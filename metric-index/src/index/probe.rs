@@ -153,7 +153,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Ends the query.
     ///
     /// # Errors
-    /// Fails if a distance of the query is not finite.
+    /// Fails if a distance from the query to a point is not finite.
     pub fn finish(self) -> Result<(), Error> {
         self.error.map_or(Ok(()), Err)
     }

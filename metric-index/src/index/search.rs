@@ -82,8 +82,8 @@ pub trait Index: Sync + Sized {
     /// point number.
     ///
     /// # Errors
-    /// Fails if the radius is negative or NaN, the query is invalid, or a distance of the query is
-    /// not finite.
+    /// Fails if the radius is negative or NaN, the query is invalid, or a distance from the query
+    /// to a point is not finite.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -100,8 +100,8 @@ pub trait Index: Sync + Sized {
     /// to the lower point number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// Fails if the query is invalid (such as a vector with NaN) or a distance of the query is not
-    /// finite.
+    /// Fails if the query is invalid (such as a vector with NaN) or a distance from the query to a
+    /// point is not finite.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -115,8 +115,8 @@ pub trait Index: Sync + Sized {
     /// `first`, `first · factor`, `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
-    /// Fails if the query is invalid, a distance of the query is not finite, `first` is not
-    /// positive, or `factor` is not above 1.
+    /// Fails if `first` is not positive or `factor` is not above 1. Also fails if the query is
+    /// invalid, or a distance from the query to a point is not finite.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -268,7 +268,8 @@ pub trait DynamicIndex: Index {
 /// Searches an index and returns the collector and the cost.
 ///
 /// # Errors
-/// Fails if the query's distance from itself is not 0, or a distance of the query is not finite.
+/// Fails if the query's distance from itself is not 0, or a distance from the query to a point is
+/// not finite.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,
@@ -380,7 +381,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// done.
     ///
     /// # Errors
-    /// Fails if a distance of the query is not finite.
+    /// Fails if a distance from the query to a point is not finite.
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
         self.probe.allow(evaluations);
         loop {

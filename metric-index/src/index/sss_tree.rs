@@ -26,8 +26,8 @@ struct Center {
     node: u32,
 }
 
-/// A center, the points that are nearer to it than to other centers, and the distance to the
-/// farthest of them.
+/// A center, the points for which it is the nearest center, and the distance to the farthest of
+/// these points.
 struct Cluster {
     center: u32,
     radius: f32,

@@ -15,7 +15,7 @@ pub struct Task {
     pub region: u32,
     /// The position in the region at which to continue.
     pub at: u32,
-    /// A lower bound on the distances of the region's points.
+    /// A lower bound on the distances from the query to the region's points.
     pub bound: f32,
     /// The distance from the query to the region's center, if it has one.
     pub distance: f32,

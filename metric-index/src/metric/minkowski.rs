@@ -14,7 +14,7 @@ mod lanes;
 use blocks::{Combination, VectorBlocks};
 use lanes::{LANES, join_lanes, max_or_nan, round_to_f32};
 
-/// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
+/// Defines a function that combines the differences of two vectors in eight lanes, then the lanes
 /// pairwise.
 macro_rules! kernel {
     ($name:ident, $point:ty, |$a:ident, $b:ident| $term:expr, $combine:expr) => {

@@ -9,8 +9,8 @@
 //! |x|²)/2`. All rounding errors together are therefore below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`,
 //! and the threshold is lowered by this amount. Underflow adds less than `(d + 8) 2⁻¹⁴⁶`.
 //!
-//! The distances of points whose product reaches the threshold are then computed by the metric, as
-//! in every index.
+//! The metric then computes the distances to the points whose product reaches the threshold, as in
+//! every index.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -208,7 +208,7 @@ struct Query<'a, C> {
 }
 
 impl<C: Answer> Query<'_, C> {
-    /// Computes the distances of those points of a block that can be within the radius.
+    /// Computes the distances to those points of a block that can be within the radius.
     fn scan<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
@@ -244,7 +244,7 @@ impl<C: Answer> Query<'_, C> {
         }
     }
 
-    /// Computes the distance of a point and returns the new threshold.
+    /// Computes the distance to a point and returns the new threshold.
     fn measure<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],

@@ -2,9 +2,9 @@
 //! force.
 //!
 //! `cargo bench -p metric-index --bench evaluations -- words FILE` reads one word per line. A
-//! hundred words are held out as queries, half of them with one letter changed. `-- clustered [N]`
-//! generates N vectors of 20 dimensions around 200 centers (seed 0; by default 120,000, as in the
-//! thesis).
+//! hundred words are held out as queries, half of them with one letter changed. With
+//! `-- clustered [N]`, the benchmark generates N vectors of 20 dimensions around 200 centers (by
+//! default 120,000, as in Barrientos 2011).
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -25,9 +25,9 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["words", file] => words(&std::fs::read_to_string(file)?),
-        ["clustered"] => vectors(120_000),
-        ["clustered", count] => vectors(count.parse()?),
+        ["words", file] => measure_words(&std::fs::read_to_string(file)?),
+        ["clustered"] => measure_vectors(120_000),
+        ["clustered", count] => measure_vectors(count.parse()?),
         _ => {
             println!("evaluations: expected words FILE or clustered [N]");
             Ok(())
@@ -35,18 +35,18 @@ fn main() -> Outcome<()> {
     }
 }
 
-fn words(text: &str) -> Outcome<()> {
+fn measure_words(text: &str) -> Outcome<()> {
     let (points, queries) = held_out(text.lines().map(str::trim), 100, 0);
     let queries: Vec<&str> = (0..100).map(|number| queries.point(number)).collect();
     println!("{} words, {} queries, edit distance", points.len(), queries.len());
     let oracle = BruteForce::new(&points, Edit)?;
     let base = measure_queries("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
     let workload = Workload { queries: &queries, radii: &[1.0, 2.0, 3.0] };
-    thesis_algorithms(&points, Edit, &workload, 32, 64)?;
+    measure_published_algorithms(&points, Edit, &workload, 32, 64)?;
     measure_generic_indexes(&points, Edit, &workload, &base, 32)
 }
 
-fn vectors(count: usize) -> Outcome<()> {
+fn measure_vectors(count: usize) -> Outcome<()> {
     let (points, queries) = clustered(count, 200, 0);
     let queries: Vec<&[f32]> = (0..200).map(|number| queries.point(number)).collect();
     println!("{count} vectors of 20 dimensions, {} queries, Euclidean", queries.len());
@@ -64,7 +64,7 @@ fn vectors(count: usize) -> Outcome<()> {
     println!("radii {radii:?}");
     let base = measure_queries("brute force", &oracle, &queries, None, &radii)?;
     let workload = Workload { queries: &queries, radii: &radii };
-    thesis_algorithms(&points, Euclidean, &workload, 64, 1)?;
+    measure_published_algorithms(&points, Euclidean, &workload, 64, 1)?;
     measure_generic_indexes(&points, Euclidean, &workload, &base, 64)?;
     measure_build("KD-tree", || KdTree::build(&points, Euclidean), &workload, &base)
 }
@@ -77,7 +77,7 @@ struct Workload<'a, P: ?Sized> {
 
 /// Counts the distances that range queries evaluate with algorithms 4 and 7 of Barrientos 2011, as
 /// published. Entire buckets are scanned, and the table of distances is exact.
-fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
+fn measure_published_algorithms<S: Points, M: Metric<S::Point> + Copy>(
     points: &S,
     metric: M,
     workload: &Workload<'_, S::Point>,
@@ -93,16 +93,16 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
         let share = 100.0 * each / all;
         println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations per query ({share:5.1} %)");
     };
-    // The center, the radius and the number of other points of each cluster.
+    // The center, the covering radius and the number of other points of each cluster.
     let mut clusters = Vec::new();
-    let mut left: Vec<(u32, f64)> = all().map(|point| (point, 0.0)).collect();
-    while !left.is_empty() {
+    let mut remaining: Vec<(u32, f64)> = all().map(|point| (point, 0.0)).collect();
+    while !remaining.is_empty() {
         let mut farthest = 0;
-        for at in 1..left.len() {
-            farthest = if left[at].1 > left[farthest].1 { at } else { farthest };
+        for index in 1..remaining.len() {
+            farthest = if remaining[index].1 > remaining[farthest].1 { index } else { farthest };
         }
-        let (center, _) = left.remove(farthest);
-        let mut near: Vec<(f32, u32, f64)> = left
+        let (center, _) = remaining.remove(farthest);
+        let mut near: Vec<(f32, u32, f64)> = remaining
             .iter()
             .map(|&(point, sum)| {
                 let distance = between(center, point);
@@ -112,8 +112,8 @@ fn thesis_algorithms<S: Points, M: Metric<S::Point> + Copy>(
         near.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let far = near.split_off(bucket.min(near.len()));
         clusters.push((center, near.last().map_or(0.0, |last| last.0), near.len()));
-        left = far.into_iter().map(|(_, point, sum)| (point, sum)).collect();
-        left.sort_unstable_by_key(|&(point, _)| point);
+        remaining = far.into_iter().map(|(_, point, sum)| (point, sum)).collect();
+        remaining.sort_unstable_by_key(|&(point, _)| point);
     }
     for &radius in radii {
         let mut evaluations = 0;
@@ -200,8 +200,8 @@ fn measure_queries<I: Index>(
 ) -> Outcome<Measurements> {
     let mut all = Measurements::new();
     for &radius in radii {
-        let finished = |collector: Within| collector.into_sorted();
-        all.push(run(index, queries, || Within::new(radius), finished)?);
+        let into_neighbors = |collector: Within| collector.into_sorted();
+        all.push(run(index, queries, || Within::new(radius), into_neighbors)?);
         report(name, &format!("r = {radius:.4}"), queries.len(), &all, base);
     }
     for k in [8, 16, 32] {
@@ -215,14 +215,14 @@ fn run<I: Index, C: Collector>(
     index: &I,
     queries: &[&<I::Points as Points>::Point],
     collector: impl Fn() -> C,
-    finished: impl Fn(C) -> Vec<Neighbor>,
+    into_neighbors: impl Fn(C) -> Vec<Neighbor>,
 ) -> Outcome<(Vec<Vec<Neighbor>>, f64, u64)> {
     let start = Instant::now();
     let mut found = Vec::new();
     let mut evaluations = 0;
     for query in queries {
         let (collected, cost) = search(index, query, collector())?;
-        found.push(finished(collected));
+        found.push(into_neighbors(collected));
         evaluations += cost.evaluations;
     }
     Ok((found, start.elapsed().as_secs_f64(), evaluations))

@@ -1,10 +1,10 @@
-//! Measures nearest-neighbor search on a GPU: device time and time from host to host, in
-//! milliseconds.
+//! Measures nearest-neighbor search on a GPU: kernel time on the device, and time from host to host
+//! including copies.
 //!
-//! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]` searches for 32
-//! and 128 neighbors in standard normal vectors, by default in the shapes of Cordeiro 2023.
-//! `benches/gpu_rivals.py` measures the same with `PyTorch`. With a file of words, 10,000 of them
-//! are queries.
+//! Run `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`. For each
+//! shape, the benchmark searches standard normal vectors for 32 and 128 neighbors. The default
+//! shapes are from Cordeiro 2023. `benches/gpu_rivals.py` measures the same with `PyTorch`. In each
+//! file of words, 10,000 words are queries, half of them with one letter changed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
@@ -45,10 +45,11 @@ fn main() -> Outcome<()> {
     println!("{}; milliseconds: device, host to host", device.info().name);
     for shape in shapes {
         if std::path::Path::new(shape).is_file() {
-            words(&device, &std::fs::read_to_string(shape)?)?;
+            measure_words(&device, &std::fs::read_to_string(shape)?)?;
             continue;
         }
-        let (count, dimension) = shape.split_once('x').ok_or("POINTSxDIMENSION")?;
+        let (count, dimension) =
+            shape.split_once('x').ok_or("expected POINTSxDIMENSION or a file of words")?;
         let count = count.parse()?;
         let dimension = dimension.parse()?;
         let index = Arc::new(BruteForce::new(normal(count, dimension, 1)?, Euclidean)?);
@@ -79,9 +80,9 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn words(device: &Device, text: &str) -> Outcome<()> {
+fn measure_words(device: &Device, text: &str) -> Outcome<()> {
     let words: Strings = text.lines().map(str::trim).filter(|word| !word.is_empty()).collect();
-    // The queries are spread evenly over the list; every second query has one letter changed.
+    // The queries are spread evenly over the list, and every second query has one letter changed.
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
     let index = Arc::new(BruteForce::new(&words, Edit)?);
@@ -90,7 +91,7 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     let ranges = [1.0, 2.0, 3.0].map(Question::Within);
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {
         let mut line = format!("{:>14}, microseconds per query:", format!("{question:?}"));
-        // Measure single queries.
+        // Answer queries one at a time.
         let mut times = Vec::new();
         let mut found = 0;
         for query in 0..SINGLE_QUERIES {
@@ -132,9 +133,10 @@ fn normal(count: usize, dimension: usize, seed: u64) -> Outcome<Vectors<f32>> {
     values.par_chunks_mut(1 << 16).enumerate().for_each(|(chunk, values)| {
         let mut random = Random::new(seed << 32 | chunk as u64);
         for value in values {
-            let two = [random.below(1 << 48), random.below(1 << 48)];
-            let six = two.iter().flat_map(|&bits| (0..3).map(move |i| bits >> (16 * i) & 0xFFFF));
-            *value = six.map(|part| part as f32 / 65_536.0 - 0.5).sum::<f32>()
+            let words = [random.below(1 << 48), random.below(1 << 48)];
+            let parts =
+                words.iter().flat_map(|&bits| (0..3).map(move |i| bits >> (16 * i) & 0xFFFF));
+            *value = parts.map(|part| part as f32 / 65_536.0 - 0.5).sum::<f32>()
                 * std::f32::consts::SQRT_2;
         }
     });

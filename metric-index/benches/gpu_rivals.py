@@ -1,4 +1,6 @@
-"""Exact nearest neighbors with PyTorch on a GPU: fp32 product and top-k, device time in milliseconds (median of 7).
+"""Measure exact nearest neighbors with PyTorch on a GPU: float32 matrix products and top-k.
+
+Prints the median device time of seven runs in milliseconds.
 
     python3 metric-index/benches/gpu_rivals.py [POINTSxDIMENSION ...]
 """
@@ -11,7 +13,7 @@ torch.manual_seed(1)
 
 
 def nearest(points, squares, queries, k):
-    """At most 2^30 products at a time: the least time of sizes tried."""
+    """Compute at most 2^31 products at a time, the fastest of the sizes tried."""
     step = max(1, (1 << 31) // len(points))
     found = []
     for part in queries.split(step):
@@ -43,8 +45,9 @@ def main():
         for k in (32, 128):
             line = f"{shape:>12} k={k:<4}"
             for queries in (1, 16, 32, 128, 512, 2048, 8192):
-                asked = torch.randn(queries, dimension, device="cuda")
-                line += f"  {queries}: {milliseconds(lambda: nearest(points, squares, asked, k)):.3f}"
+                batch = torch.randn(queries, dimension, device="cuda")
+                time = milliseconds(lambda: nearest(points, squares, batch, k))
+                line += f"  {queries}: {time:.3f}"
             print(line, flush=True)
         del points
 

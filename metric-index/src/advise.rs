@@ -79,7 +79,7 @@ pub struct Advice {
 ///
 /// let words: Strings = (0..2_000).map(|number| format!("{number:b}")).collect();
 /// let advice = advise(&words, &Edit, Question::Within(1.0), 1_000, 0)?;
-/// println!("take {}: {:?} per query", advice.candidates[0].index, advice.candidates[0].query);
+/// println!("use {}: {:?} per query", advice.candidates[0].index, advice.candidates[0].query);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub fn advise<S: Points, M: Metric<S::Point>>(
@@ -115,11 +115,11 @@ impl<'a, S: Points> Trial<'a, S> {
             return Err(Error::TooFew { count: sample.len(), expected: 100 });
         }
         let step = 100.max(sample.len() / 200);
-        let is_query = |at: usize| at.is_multiple_of(step);
+        let is_query = |position: usize| position.is_multiple_of(step);
         let mut held_out = Vec::new();
         let mut rest = Vec::new();
-        for (at, number) in sample.into_iter().enumerate() {
-            if is_query(at) { held_out.push(number) } else { rest.push(number) }
+        for (position, number) in sample.into_iter().enumerate() {
+            if is_query(position) { held_out.push(number) } else { rest.push(number) }
         }
         let queries = Subset::new(points, held_out);
         let points = Subset::new(points, rest);
@@ -127,7 +127,7 @@ impl<'a, S: Points> Trial<'a, S> {
     }
 
     fn measure_all_kinds(&mut self, metric: &dyn Metric<S::Point>) -> Result<(), Error> {
-        let more = [
+        let variants = [
             Kind::ListOfClusters(ClusterSize::Points(16)),
             Kind::ListOfClusters(ClusterSize::Points(256)),
             Kind::SssIndex(Pivots::Count(8)),
@@ -135,8 +135,8 @@ impl<'a, S: Points> Trial<'a, S> {
             Kind::Egnat(EgnatOptions { arity: 8, bucket: 32 }),
             Kind::Egnat(EgnatOptions { arity: 32, bucket: 128 }),
         ];
-        let boxes = metric.coordinates().map(|_| Kind::KdTree);
-        for kind in Kind::of_any_metric().into_iter().chain(more).chain(boxes) {
+        let kd_tree = metric.coordinates().map(|_| Kind::KdTree);
+        for kind in Kind::of_any_metric().into_iter().chain(variants).chain(kd_tree) {
             self.measure(
                 kind,
                 &EvaluationCounter { counted: CountingMetric::new(metric), metric },
@@ -174,10 +174,10 @@ impl<'a, S: Points> Trial<'a, S> {
         if kind == Kind::BruteForce {
             // Answering all queries together can take less time per query.
             let start = Instant::now();
-            let one = NonZero::<usize>::MIN;
+            let threads = NonZero::<usize>::MIN;
             let all = match self.question {
-                Question::Nearest(k) => index.nearest_many(&self.queries, k, one),
-                Question::Within(radius) => index.within_many(&self.queries, radius, one),
+                Question::Nearest(k) => index.nearest_many(&self.queries, k, threads),
+                Question::Within(radius) => index.within_many(&self.queries, radius, threads),
             };
             let count = u32::try_from(all.len()).expect("at most 200");
             query = query.min(start.elapsed() / count.max(1));

@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// A point whose distance from itself is not 0, such as a vector that contains NaN.
     #[error(
-        "point {point} has the distance {distance} from itself, expected 0: \
+        "the distance from point {point} to itself is {distance}, expected 0: \
          a vector must be finite, a set strictly increasing"
     )]
     NotItself {
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// A query whose distance from itself is not 0.
     #[error(
-        "the query has the distance {distance} from itself, expected 0: \
+        "the distance from the query to itself is {distance}, expected 0: \
          a vector must be finite, a set strictly increasing"
     )]
     Query {
@@ -103,7 +103,7 @@ pub enum Error {
     /// Three points that violate the triangle inequality (see [`check`](crate::metric::check)).
     #[error(
         "the distance is not a metric, or its rounding error is understated: \
-         it is {direct} from point {a} to {c}, but only {first} + {second} by way of point {b}; \
+         it is {direct} from point {a} to {c}, but only {first} + {second} via point {b}; \
          answers would be wrong"
     )]
     Triangle {
@@ -122,8 +122,8 @@ pub enum Error {
     },
     /// Two points for which the methods of a metric disagree (see [`check`](crate::metric::check)).
     #[error(
-        "the metric contradicts itself: the distance of points {a} and {b} is {distance}, \
-         but not by distance_within or distances_from"
+        "the metric contradicts itself: the distance between points {a} and {b} is {distance}, \
+         but distance_within or distances_from disagrees"
     )]
     Contradiction {
         /// The first point.
@@ -136,7 +136,7 @@ pub enum Error {
     /// A KD-tree with a metric that has no [coordinates](crate::metric::Metric::coordinates).
     #[error(
         "a kd-tree needs a metric that grows with each coordinate \
-         (euclidean, manhattan, chebyshev, minkowski); take another index, such as a vp-tree"
+         (euclidean, manhattan, chebyshev, minkowski); use another index, such as a vp-tree"
     )]
     NoCoordinates,
     /// A set that is not strictly increasing.

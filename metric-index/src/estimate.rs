@@ -10,7 +10,7 @@ use crate::points::Points;
 /// Estimates the intrinsic dimension `μ² / 2σ²` of a space (Chávez, Navarro, Baeza-Yates &
 /// Marroquín 2001; Barrientos 2011, section 2.2.2).
 ///
-/// `μ` and `σ²` are the mean and the variance of the distances of `pairs` random pairs of different
+/// `μ` and `σ²` are the mean and the variance of the distances in `pairs` random pairs of different
 /// points. The higher the dimension, the more alike distances are, and the fewer points an index
 /// can exclude. The dimension is infinite if all distances are equal.
 ///
@@ -59,11 +59,12 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
 
 /// Estimates the radius within which a query finds the fraction `share` of the points on average.
 ///
-/// The radius is the quantile of the distances of `queries` random points from all other points.
+/// The radius is the `share` quantile of the distances between `queries` random points and all
+/// other points.
 ///
 /// # Errors
-/// Fails if there are fewer than two points, a distance is not finite, the share is outside 0 to 1,
-/// or `queries` is 0.
+/// Fails if there are fewer than two points, a distance is not finite, the share is not between 0
+/// and 1, or `queries` is 0.
 ///
 /// ```
 /// use metric_index::estimate::radius_for_share;

@@ -5,13 +5,13 @@ pub use seeded_random::Random;
 use crate::points::{Strings, Vectors};
 
 /// Draws a random value in (-2, 2); values near 0 are more likely.
-fn spread(random: &mut Random) -> f32 {
+fn draw_centered(random: &mut Random) -> f32 {
     random.unit_f32() + random.unit_f32() - random.unit_f32() - random.unit_f32()
 }
 
 /// Generates vectors of 20 dimensions around 200 centers, split into points and queries.
 ///
-/// They replace the unpublished 120,000 vectors of NASA images of Barrientos 2011, and have a
+/// They stand in for the unpublished 120,000 vectors of NASA images in Barrientos 2011, and have a
 /// similar size and spread.
 ///
 /// ```
@@ -25,13 +25,13 @@ fn spread(random: &mut Random) -> f32 {
 pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vectors<f32>) {
     const DIMENSION: usize = 20;
     let mut random = Random::new(seed);
-    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| spread(&mut random)).collect();
+    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| draw_centered(&mut random)).collect();
     let mut sample = |count: usize| {
         let mut values = Vec::with_capacity(count * DIMENSION);
         for _ in 0..count {
             let center = random.below(200) * DIMENSION;
             let near = &centers[center..center + DIMENSION];
-            values.extend(near.iter().map(|x| x + 0.25 * spread(&mut random)));
+            values.extend(near.iter().map(|x| x + 0.25 * draw_centered(&mut random)));
         }
         Vectors::new(values, DIMENSION).expect("each vector gets 20 values")
     };

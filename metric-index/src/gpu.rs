@@ -74,14 +74,14 @@ pub enum Layout {
     Sharded,
 }
 
-/// The answers to queries, with statistics of the search.
+/// The answers to queries, with statistics about the search.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The answers in query order, as [`Index::nearest_many`] returns them.
     pub lists: NeighborLists,
     /// Number of queries that the CPU answered because no GPU could. Possible reasons are an
     /// invalid query, more neighbors than fit in shared memory, thousands of equally near points,
-    /// and a word of more than 64 characters.
+    /// or a word of more than 64 characters.
     pub fell_back: usize,
     /// The numbers of the queries that the CPU answered, in ascending order.
     pub by_cpu: Vec<u32>,
@@ -94,18 +94,18 @@ pub struct Answers {
 impl Answers {
     /// Adds the time and the failures of work on GPUs to the statistics. Returns the completed
     /// work.
-    fn count<T>(
+    fn record<T>(
         &mut self,
-        dealt: DealOutcome<T, GpuAnswers, GpuError>,
+        outcome: DealOutcome<T, GpuAnswers, GpuError>,
     ) -> Vec<CompletedTask<T, GpuAnswers>> {
-        self.failed.extend(dealt.failures.into_iter().map(|failure| failure.error));
+        self.failed.extend(outcome.failures.into_iter().map(|failure| failure.error));
         let mut milliseconds: Vec<f64> = Vec::new();
-        for CompletedTask { worker, result, .. } in &dealt.done {
+        for CompletedTask { worker, result, .. } in &outcome.done {
             milliseconds.resize(milliseconds.len().max(worker + 1), 0.0);
             milliseconds[*worker] += result.milliseconds;
         }
         self.device_seconds += milliseconds.into_iter().fold(0.0, f64::max) / 1e3;
-        dealt.done
+        outcome.done
     }
 }
 
@@ -123,8 +123,8 @@ where
     layout: Layout,
     shards: Vec<Shard<EngineOf<I>>>,
     /// Number of parts into which the points are split: 1 with [`Layout::Replicated`], otherwise at
-    /// least the number of GPUs. If there are more parts than GPUs, the points do not fit, and each
-    /// part is copied when it is searched.
+    /// least the number of GPUs. If the points do not fit in the memory of the GPUs, there are more
+    /// parts than GPUs, and each part is copied when it is searched.
     parts: usize,
 }
 
@@ -134,7 +134,7 @@ struct Shard<E> {
     device: Device,
     /// The part that the GPU holds, if the points are sharded.
     part: Option<usize>,
-    /// The engine; `None` if the parts of this GPU do not fit in its memory together.
+    /// The engine; `None` if the GPU holds no points between searches.
     engine: Option<E>,
 }
 
@@ -174,7 +174,7 @@ where
         let needed = EngineOf::<I>::bytes_of(points, formula);
         let mut budget = memory;
         for device in devices {
-            // The remaining 20 % are for queries.
+            // The remaining 20 % is for queries.
             budget = budget.min(device.free()? / 10 * 8);
         }
         let min_parts = if layout == Layout::Sharded { devices.len() } else { 1 };
@@ -208,7 +208,7 @@ where
         self.layout
     }
 
-    /// Returns the number of parts that the points are split into.
+    /// Returns the number of parts into which the points are split.
     pub fn parts(&self) -> usize {
         self.parts
     }
@@ -255,7 +255,7 @@ where
     ) -> PartAnswers {
         /// Maximum number of queries that a GPU takes at a time.
         const MAX_QUERIES: u32 = 1 << 16;
-        let gpus = u32::try_from(self.shards.len()).expect("a few");
+        let gpus = u32::try_from(self.shards.len()).expect("fewer than 2^32 GPUs");
         let size = count.div_ceil(gpus).clamp(1, MAX_QUERIES);
         let start = (0..count).step_by(size as usize);
         let range = |start: u32| start..count.min(start.saturating_add(size));
@@ -268,7 +268,7 @@ where
             let engine = shard.engine.as_ref().expect("each GPU holds all points");
             engine.answer(queries, range.clone(), question)
         };
-        for done in all.count(deal(&self.shards, ranges, last, work)) {
+        for done in all.record(deal(&self.shards, ranges, last, work)) {
             found[(done.task.start / size) as usize] = done.result;
         }
         PartAnswers { parts: vec![found], range_size: size as usize }
@@ -282,16 +282,16 @@ where
         question: Question,
         all: &mut Answers,
     ) -> PartAnswers {
-        let own = |shard: &Shard<EngineOf<I>>| shard.engine.as_ref().and(shard.part);
+        let held_by = |shard: &Shard<EngineOf<I>>| shard.engine.as_ref().and(shard.part);
         let choose = |shard: &Shard<EngineOf<I>>, left: &[usize]| {
-            let at = left.iter().position(|&part| own(shard) == Some(part));
+            let own = left.iter().position(|&part| held_by(shard) == Some(part));
             // Leave parts to GPUs that already hold them.
-            let others = |&part: &usize| self.shards.iter().any(|other| own(other) == Some(part));
-            at.or_else(|| left.iter().position(|part| !others(part)))
+            let is_held = |&part: &usize| self.shards.iter().any(|gpu| held_by(gpu) == Some(part));
+            own.or_else(|| left.iter().position(|part| !is_held(part)))
         };
         let work =
             |shard: &Shard<_>, &part: &usize| self.search_part(shard, part, queries, question);
-        let mut answered = all.count(deal(&self.shards, (0..self.parts).collect(), choose, work));
+        let mut answered = all.record(deal(&self.shards, (0..self.parts).collect(), choose, work));
         if answered.len() < self.parts {
             // A GPU failed, and no other GPU holds its points, so the CPU answers.
             return PartAnswers::default();
@@ -321,14 +321,14 @@ where
     fn answer_on_cpu<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
-        queries_left: &[u32],
+        unanswered: &[u32],
         question: Question,
         threads: NonZero<usize>,
     ) -> NeighborLists {
-        let left = Subset::new(queries, queries_left.to_vec());
+        let queries = Subset::new(queries, unanswered.to_vec());
         match question {
-            Question::Nearest(k) => self.index.nearest_many(&left, k, threads),
-            Question::Within(radius) => self.index.within_many(&left, radius, threads),
+            Question::Nearest(k) => self.index.nearest_many(&queries, k, threads),
+            Question::Within(radius) => self.index.within_many(&queries, radius, threads),
         }
     }
 }
@@ -364,8 +364,8 @@ impl CpuAnswers {
     /// Returns the list of a query: empty if the query was rejected, `None` if the CPU did not
     /// answer it.
     fn list(&self, query: usize) -> Option<&[Neighbor]> {
-        let at = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
-        Some(self.lists.get(at).unwrap_or_default())
+        let position = self.queries.binary_search(&u32::try_from(query).ok()?).ok()?;
+        Some(self.lists.get(position).unwrap_or_default())
     }
 
     /// Returns the errors of rejected queries.
@@ -383,7 +383,7 @@ impl PartAnswers {
         self.parts.iter().map(move |ranges| ranges[range].list(own))
     }
 
-    /// Whether all parts have answered a query.
+    /// Returns whether all parts have answered a query.
     fn is_answered(&self, query: usize) -> bool {
         !self.parts.is_empty() && self.lists(query).all(|list| list.is_some())
     }
@@ -449,7 +449,7 @@ mod tests {
 
     fn found(lists: &[Option<&[Neighbor]>]) -> GpuAnswers {
         let mut found = GpuAnswers::unanswered(lists.len());
-        // Add the lists in reverse order.
+        // The order of arrival differs from the query order.
         for (query, list) in lists.iter().enumerate().rev() {
             if let Some(list) = list {
                 found.add(query, list);
@@ -459,10 +459,10 @@ mod tests {
     }
 
     fn lists_of(found: PartAnswers, queries: u32, k: usize, on_cpu: &[Neighbor]) -> NeighborLists {
-        let queries_left: Vec<u32> =
+        let unanswered: Vec<u32> =
             (0..queries).filter(|&query| !found.is_answered(query as usize)).collect();
-        let lists = queries_left.iter().map(|_| Ok(on_cpu.to_vec())).collect();
-        let on_cpu = CpuAnswers { queries: queries_left, lists };
+        let lists = unanswered.iter().map(|_| Ok(on_cpu.to_vec())).collect();
+        let on_cpu = CpuAnswers { queries: unanswered, lists };
         let threads = NonZero::<usize>::MIN;
         found.into_lists(queries as usize, Question::Nearest(k), on_cpu, threads)
     }

@@ -50,5 +50,5 @@ use halving::{Halving, partition};
 use point_blocks::PointBlocks;
 use point_index::{Structure, of_kind};
 use progress::Levels;
-use spread::spread;
+use spread::select_pivots;
 use task::nearest_last;

@@ -6,16 +6,16 @@
 //!
 //! A [`Metric`](metric::Metric) defines the distances between [`Points`](points::Points). An
 //! [`Index`](index::Index) answers queries with these distances: all points within a radius (closed
-//! balls), or the k nearest points. Answers are exact and sorted by distance, then by number.
+//! balls), or the k nearest points. Answers are exact and sorted by distance, then by point number.
 //!
-//! | index | needs | distances to build | distances per query |
+//! | index | requirements | distances to build | distances per query |
 //! |---|---|---|---|
 //! | [`BruteForce`] | any metric | n | n |
-//! | [`ListOfClusters`] | any metric | n² / 2 size | few in high dimensions |
+//! | [`ListOfClusters`] | any metric | n² / (2 · size) | few in high dimensions |
 //! | [`SssIndex`] | any metric, 2 bytes per point and pivot | n · pivots | pivots + few |
-//! | [`SssTree`] | any metric | n · centers per level | few if clusters are apart |
+//! | [`SssTree`] | any metric | n · centers per level | few if clusters are well separated |
 //! | [`Egnat`] | any metric; dynamic | n · centers per level | few for small radii |
-//! | [`MTree`] | any metric; dynamic | n · entries per level | few if clusters are apart |
+//! | [`MTree`] | any metric; dynamic | n · entries per level | few if clusters are well separated |
 //! | [`VpTree`] | any metric | n log₂ n | few in low dimensions |
 //! | [`KdTree`] | vectors of `f32`, a Minkowski metric | n | few in low dimensions |
 //!

@@ -42,7 +42,7 @@ pub struct NeighborLists {
 }
 
 impl Default for NeighborLists {
-    /// Creates answers to no queries.
+    /// Creates lists for no queries.
     fn default() -> Self {
         Self { neighbors: Vec::new(), offsets: vec![0], errors: Vec::new() }
     }
@@ -54,7 +54,7 @@ impl NeighborLists {
         self.offsets.len() - 1
     }
 
-    /// Whether there are no queries.
+    /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +69,7 @@ impl NeighborLists {
     pub fn get(&self, query: usize) -> Result<&[Neighbor], Error> {
         let list = &self.neighbors[self.offsets[query]..self.offsets[query + 1]];
         match self.errors.binary_search_by_key(&query, |&(rejected, _)| rejected) {
-            Ok(at) => Err(self.errors[at].1),
+            Ok(index) => Err(self.errors[index].1),
             Err(_) => Ok(list),
         }
     }
@@ -137,9 +137,9 @@ impl NeighborLists {
         Self { neighbors, offsets, errors: Vec::new() }
     }
 
-    /// Creates lists of given lengths, which `fill` writes on several threads, one range of queries
-    /// at a time. Allocates nothing per query. `fill` receives a query, its list and the value that
-    /// `scratch` creates for each range.
+    /// Creates lists of the given lengths and fills them on several threads, one range of queries
+    /// at a time. Nothing is allocated per query. `fill` receives the value that `scratch` creates
+    /// for each range, a query and its list.
     pub(crate) fn filled<S>(
         queries: usize,
         length: impl Fn(usize) -> usize,
@@ -147,7 +147,7 @@ impl NeighborLists {
         scratch: impl Fn() -> S + Sync,
         fill: impl Fn(&mut S, usize, &mut [Neighbor]) + Sync,
     ) -> Self {
-        /// Minimum number of neighbors per range, below which a thread costs more than it saves.
+        /// Minimum number of neighbors per range. For fewer, a thread costs more than it saves.
         const MIN_RANGE_NEIGHBORS: usize = 1 << 14;
         let mut offsets = Vec::with_capacity(queries + 1);
         offsets.push(0);
@@ -170,7 +170,7 @@ impl NeighborLists {
             }
         }
         map_parallel(ranges.len(), threads, &|range| {
-            // The lock is never contended, because each range is taken once.
+            // The lock is never contended, because each range is processed once.
             let mut range = ranges[range].lock().unwrap_or_else(PoisonError::into_inner);
             let (queries, own) = &mut *range;
             let mut scratch = scratch();

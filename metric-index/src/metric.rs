@@ -32,9 +32,9 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// Cosine "distance" and squared Euclidean distance violate the triangle inequality. Use
 /// [`Angular`] and [`Euclidean`] instead. [`check()`] tests the axioms on a sample.
 ///
-/// Points without a distance, such as vectors of different lengths, have the distance NaN, which
-/// every index rejects. Distances beyond the range of `f32` are infinite. An index rejects infinite
-/// distances that it evaluates; which distances it evaluates depends on the index.
+/// If the distance between two points is undefined, such as for vectors of different lengths, it is
+/// NaN, which every index rejects. Distances beyond the range of `f32` are infinite. An index
+/// rejects infinite distances that it evaluates; which distances it evaluates depends on the index.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};
@@ -81,24 +81,24 @@ pub trait Metric<P: ?Sized>: Sync {
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// Prepares a point for the distances to many other points. Returns `None`, the default, if
-    /// that is not faster. The distances equal the results of [`distance`](Metric::distance), bit
-    /// for bit.
+    /// Prepares a point for evaluating its distances to many other points. Returns `None`, the
+    /// default, if preparation is not faster. The distances equal the results of
+    /// [`distance`](Metric::distance), bit for bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
     ///
-    /// let from_house = Edit.distances_from("casa").expect("a short word");
-    /// assert_eq!(from_house.to("cosa"), Edit.distance("casa", "cosa"));
+    /// let from_casa = Edit.distances_from("casa").expect("a short word");
+    /// assert_eq!(from_casa.to("cosa"), Edit.distance("casa", "cosa"));
     /// ```
     fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
         let _ = point;
         None
     }
 
-    /// Copies points into blocks, which allow many distances to be computed at a time. Returns
-    /// `None`, the default, if that is not faster. Indexes keep the copy in their own order of
-    /// points.
+    /// Copies points into blocks, which allow many distances to be computed at once. Returns
+    /// `None`, the default, if blocks are not faster. Each index passes the points in its own
+    /// order.
     ///
     /// ```
     /// use metric_index::metric::{Angular, Euclidean, Metric};
@@ -113,7 +113,7 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// Returns the size of a point, such as the length of a string. Brute force groups points of
-    /// similar size, because their blocks are faster. The size does not affect distances.
+    /// similar size, because blocks of such points are faster. The size does not affect distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -151,8 +151,8 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 
     /// Returns the name that identifies the metric in index files, such as `euclidean` or
-    /// `minkowski:3`. `None`, the default, records no name; opening a file then checks the metric
-    /// only by some distances.
+    /// `minkowski:3`. If it returns `None`, the default, the file contains no name. Opening the
+    /// file then checks the metric only by comparing some distances.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -164,7 +164,8 @@ pub trait Metric<P: ?Sized>: Sync {
     }
 }
 
-/// A distance of this crate that GPUs evaluate to the same bits; see [`Metric::formula`].
+/// A distance of this crate that GPUs can evaluate with the same results, bit for bit; see
+/// [`Metric::formula`].
 ///
 /// ```
 /// use metric_index::metric::{Edit, Formula, Metric};
@@ -174,15 +175,15 @@ pub trait Metric<P: ?Sized>: Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Formula {
-    /// [`Euclidean`]
+    /// The [`Euclidean`] distance.
     Euclidean,
-    /// [`Manhattan`]
+    /// The [`Manhattan`] distance.
     Manhattan,
-    /// [`Chebyshev`]
+    /// The [`Chebyshev`] distance.
     Chebyshev,
-    /// [`Angular`]
+    /// The [`Angular`] distance.
     Angular,
-    /// [`Edit`]
+    /// The [`Edit`] distance.
     Edit,
 }
 
@@ -191,8 +192,8 @@ pub enum Formula {
 /// ```
 /// use metric_index::metric::{Distances, Edit, Metric};
 ///
-/// let from_house = Edit.distances_from("casa").expect("a short word");
-/// let is_near = |word: &&str| from_house.to_within(word, 1.0).is_some();
+/// let from_casa = Edit.distances_from("casa").expect("a short word");
+/// let is_near = |word: &&str| from_casa.to_within(word, 1.0).is_some();
 /// let near: Vec<&str> = ["cosa", "pez"].into_iter().filter(is_near).collect();
 /// assert_eq!(near, ["cosa"]);
 /// ```
@@ -308,14 +309,14 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
     /// Returns the coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
-    /// Whether the metric is the [`Euclidean`] distance of the coordinates; false by default. Brute
-    /// force can then answer many queries together by matrix products.
+    /// Returns whether the metric is the [`Euclidean`] distance of the coordinates; `false` by
+    /// default. If it is, brute force can answer many queries together by matrix products.
     fn is_euclidean(&self) -> bool {
         false
     }
 
-    /// Returns a lower bound on [`Metric::distance`] from the points of the box
-    /// `low[i] <= x[i] <= high[i]`: the distance of the nearest point, rounded down by more than
-    /// its rounding error.
+    /// Returns a lower bound on [`Metric::distance`] to the points of the box
+    /// `low[i] <= x[i] <= high[i]`. The bound is the distance to the nearest point of the box,
+    /// rounded down by more than its rounding error.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -23,8 +23,8 @@ pub struct Neighbor {
 }
 
 impl Neighbor {
-    /// Interprets the keys that GPU kernels write as neighbors. A key has the bits of a distance in
-    /// its upper half and the number of a point in its lower half. Therefore, keys are ordered like
+    /// Reinterprets keys from GPU kernels as neighbors. A key has the bits of a distance in its
+    /// upper half and the number of a point in its lower half. Therefore, keys are ordered like
     /// neighbors.
     ///
     /// ```
@@ -34,7 +34,7 @@ impl Neighbor {
     /// assert_eq!(Neighbor::from_keys(&keys), [Neighbor { point: 7, distance: 1.0 }]);
     /// ```
     pub fn from_keys(keys: &[u64]) -> &[Self] {
-        // On all machines with these GPUs, the lower half comes first in memory.
+        // All machines with these GPUs are little-endian: the lower half comes first in memory.
         const { assert!(cfg!(target_endian = "little"), "the lower half comes first") };
         bytemuck::cast_slice(keys)
     }

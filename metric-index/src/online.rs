@@ -70,7 +70,7 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// use metric_index::lists::NeighborLists;
 /// use metric_index::online::{BatchLimits, Queue, QueueError};
 ///
-/// // Unlike any search, this function returns no answers.
+/// // Unlike a search, this function returns no answers.
 /// let queue = Queue::start(BatchLimits::default(), |_: Vec<u8>| NeighborLists::default())?;
 /// assert_eq!(queue.ask(7), Err(QueueError::Lost));
 /// # Ok::<(), std::io::Error>(())
@@ -89,12 +89,12 @@ pub enum QueueError {
 /// A query with the channel for its answer.
 struct PendingQuery<Q> {
     query: Q,
-    since: Instant,
-    to: SyncSender<Answer>,
+    submitted: Instant,
+    channel: SyncSender<Answer>,
 }
 
-/// A queue of queries, which it answers in batches on its own thread. Threads can share a queue.
-/// Dropping the queue first answers the remaining queries.
+/// A queue that answers queries in batches on its own thread. Several threads can share a queue.
+/// Dropping the queue waits until all submitted queries are answered.
 pub struct Queue<Q> {
     /// The channel of queries; `None` only while the queue is being dropped.
     queries: Option<Sender<PendingQuery<Q>>>,
@@ -146,12 +146,12 @@ impl<Q: Send + 'static> Queue<Q> {
         let work = move || {
             while let Some(batch) = next_batch(&receiver, limits) {
                 let (queries, channels): (Vec<Q>, Vec<SyncSender<Answer>>) =
-                    batch.into_iter().map(|pending| (pending.query, pending.to)).unzip();
+                    batch.into_iter().map(|pending| (pending.query, pending.channel)).unzip();
                 let answers = std::panic::AssertUnwindSafe(|| answer(queries));
                 // After a panic, the dropped channels report the queries as lost.
                 let Ok(answers) = std::panic::catch_unwind(answers) else { continue };
                 for (channel, answer) in channels.into_iter().zip(&answers) {
-                    // This fails if the ticket was dropped.
+                    // Sending fails if the ticket was dropped.
                     let _ = channel.send(answer.map(<[_]>::to_vec));
                 }
             }
@@ -165,11 +165,11 @@ impl<Q: Send + 'static> Queue<Q> {
     /// # Panics
     /// Never panics, because the channel exists as long as the queue.
     pub fn submit(&self, query: Q) -> Ticket {
-        let (to, from) = sync_channel(1);
+        let (channel, answer) = sync_channel(1);
         let queries = self.queries.as_ref().expect("the queue is not being dropped");
         // If the thread has ended, the ticket reports the query as lost.
-        let _ = queries.send(PendingQuery { query, since: Instant::now(), to });
-        Ticket(from)
+        let _ = queries.send(PendingQuery { query, submitted: Instant::now(), channel });
+        Ticket(answer)
     }
 
     /// Submits a query and waits for its answer.
@@ -197,7 +197,7 @@ fn next_batch<Q>(
     limits: BatchLimits,
 ) -> Option<Vec<PendingQuery<Q>>> {
     let first = receiver.recv().ok()?;
-    let deadline = first.since + limits.max_wait;
+    let deadline = first.submitted + limits.max_wait;
     let mut batch = vec![first];
     while batch.len() < limits.max_queries.get() {
         // Waiting queries are taken even after the deadline.
@@ -222,13 +222,13 @@ mod tests {
         queries.iter().map(|&point| Ok(vec![Neighbor { point, distance: 0.0 }])).collect()
     }
 
-    const LONG: Duration = Duration::from_mins(1);
+    const LONG_WAIT: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_full_batch_does_not_wait() {
         let sizes = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&sizes);
-        let queue = Queue::start(limits(4, LONG), move |queries: Vec<u32>| {
+        let queue = Queue::start(limits(4, LONG_WAIT), move |queries: Vec<u32>| {
             seen.lock().unwrap().push(queries.len());
             echo(&queries)
         })
@@ -242,7 +242,8 @@ mod tests {
 
     #[test]
     fn remaining_queries_are_answered_when_dropped() {
-        let queue = Queue::start(limits(100, LONG), |queries: Vec<u32>| echo(&queries)).unwrap();
+        let queue =
+            Queue::start(limits(100, LONG_WAIT), |queries: Vec<u32>| echo(&queries)).unwrap();
         let tickets = [queue.submit(1), queue.submit(2)];
         drop(queue);
         assert!(tickets.into_iter().all(|ticket| ticket.wait().is_ok()));
@@ -277,12 +278,12 @@ mod tests {
     #[test]
     fn a_failure_affects_only_its_own_queries() {
         let answer = |queries: Vec<u32>| {
-            assert!(!queries.contains(&13), "unlucky");
+            assert!(!queries.contains(&13), "the search panics");
             let rejected = Err(Error::Radius { radius: -1.0 });
             let answer = |point| Ok(vec![Neighbor { point, distance: 0.0 }]);
             queries.into_iter().map(|q| if q == 5 { rejected.clone() } else { answer(q) }).collect()
         };
-        let queue = Queue::start(limits(1, LONG), answer).unwrap();
+        let queue = Queue::start(limits(1, LONG_WAIT), answer).unwrap();
         assert_eq!(queue.ask(13), Err(QueueError::Lost));
         assert!(matches!(queue.ask(5), Err(QueueError::Search(Error::Radius { .. }))));
         assert!(queue.ask(6).is_ok());

@@ -23,12 +23,12 @@ pub trait Points: Sync {
     /// Returns the number of points.
     fn len(&self) -> usize;
 
-    /// Whether there are no points.
+    /// Returns whether there are no points.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the point with this number.
+    /// Returns the point with the given number.
     ///
     /// # Panics
     /// Panics if there is no such point.
@@ -49,7 +49,7 @@ pub trait GrowablePoints: Points {
     /// Appends a point.
     ///
     /// # Errors
-    /// Fails if the point does not fit into the store, such as a vector of a different dimension or
+    /// Fails if the store does not support the point, such as a vector of a different dimension or
     /// a set that is not strictly increasing.
     fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
 }
@@ -82,7 +82,7 @@ pub struct Vectors<T: Pod> {
 }
 
 impl<T: Pod> Vectors<T> {
-    /// Creates vectors of `dimension` values each.
+    /// Creates vectors with `dimension` values each.
     ///
     /// # Errors
     /// Fails if `dimension` is 0 or does not divide the number of values.
@@ -124,7 +124,7 @@ impl<T: Pod, const N: usize> From<Vec<[T; N]>> for Vectors<T> {
 
 impl<T: Pod, const N: usize> FromIterator<[T; N]> for Vectors<T> {
     fn from_iter<I: IntoIterator<Item = [T; N]>>(vectors: I) -> Self {
-        const { assert!(N > 0, "a vector has a dimension") };
+        const { assert!(N > 0, "a vector has at least one dimension") };
         let values: Vec<T> = vectors.into_iter().flatten().collect();
         Self { values: values.into(), dimension: N }
     }
@@ -185,7 +185,7 @@ impl<S: AsRef<str>> Extend<S> for Strings {
 }
 
 impl Strings {
-    /// Returns the text of all strings and the end of each string.
+    /// Returns the text of all strings and the end offset of each string.
     pub(crate) fn parts(&self) -> (&str, &[usize]) {
         (&self.text, &self.ends)
     }
@@ -248,7 +248,7 @@ impl Sets {
 }
 
 impl Sets {
-    /// Returns the members of all sets and the end of each set.
+    /// Returns the members of all sets and the end index of each set.
     pub(crate) fn parts(&self) -> (&[u32], &[usize]) {
         (&self.members, &self.ends)
     }
@@ -359,8 +359,8 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// Selects every `step`th point, starting with point `first`. This is one of `step` shares of a
-    /// round-robin distribution.
+    /// Selects every `step`th point, starting with point `first`. This is one of the `step` parts
+    /// of a round-robin distribution.
     ///
     /// # Panics
     /// Panics if `step` is 0, or there are 2^32 points or more.

@@ -4,7 +4,7 @@
 //! and `a` are the relative and absolute errors of the metric. Hence
 //! `(c − a)(1 − e) ≤ t ≤ (c + a)(1 + 2e)`, for e up to a half.
 //!
-//! The triangle inequality `t(q, x) ≥ t(p, far) − t(p, near)` then gives a lower bound on the
+//! The triangle inequality `t(q, x) ≥ |t(p, q) − t(p, x)|` then gives a lower bound on the
 //! *computed* distance between q and x. The bound is computed in `f64`, whose rounding is included
 //! in `e`, and rounded down to `f32`. A point whose bound is above the radius cannot be in the
 //! answer. A point whose bound equals the radius can be in the answer, because balls are closed.
@@ -23,7 +23,7 @@ const ROUNDING: f64 = 1e-14;
 /// use metric_index::prune::Bounds;
 ///
 /// let bounds = Bounds::of::<str>(&Edit);
-/// // If two words have the distances 5 and 3 from a third word, their distance is above 1.
+/// // If two words have distances 5 and 3 from a third word, the distance between them is above 1.
 /// assert!(bounds.gap(5.0, 3.0) > 1.0);
 /// assert!(bounds.outside(1.0, 4.0, 9.0) > 2.0);
 /// ```
@@ -34,7 +34,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of a metric, based on its errors.
+    /// Creates the bounds for a metric from its maximum errors.
     pub fn of<P: ?Sized>(metric: &impl Metric<P>) -> Self {
         Self {
             relative: f64::from(metric.relative_error()) + ROUNDING,
@@ -53,15 +53,15 @@ impl Bounds {
         self.absolute
     }
 
-    /// Returns a lower bound on the distance between two points. One is at least `far` and the
-    /// other at most `near` from a third point.
+    /// Returns a lower bound on the distance between two points. One of them is at least `far` from
+    /// a third point, and the other is at most `near` from it.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
     pub fn gap(self, far: f32, near: f32) -> f32 {
         let far = f64::from(far);
         let near = f64::from(near);
-        let apart = (far - self.absolute) * (1.0 - self.relative)
+        let true_gap = (far - self.absolute) * (1.0 - self.relative)
             - (near + self.absolute) * (1.0 + 2.0 * self.relative);
-        let bound = apart * (1.0 - self.relative) - self.absolute;
+        let bound = true_gap * (1.0 - self.relative) - self.absolute;
         if bound <= 0.0 {
             return 0.0;
         }
@@ -69,16 +69,16 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// Returns a bound like [`gap`](Self::gap) if only the difference of the distances from the
-    /// third point is known. The difference is at least `apart`, and neither distance is above
-    /// `greatest`.
+    /// Returns a bound like [`gap`](Self::gap) if only the difference between the distances from
+    /// the third point is known. The difference is at least `difference`, and neither distance is
+    /// above `greatest`.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
-    pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
+    pub(crate) fn gap_of(self, difference: f32, greatest: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
-        let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
-        // The difference may have been rounded, or have overflowed where it was scaled.
-        let apart = apart.min(greatest).next_down();
-        let bound = (f64::from(apart) - lost) * (1.0 - e) - a;
+        let error = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
+        // The difference may have been rounded, or may have overflowed when it was scaled.
+        let difference = difference.min(greatest).next_down();
+        let bound = (f64::from(difference) - error) * (1.0 - e) - a;
         if bound <= 0.0 {
             return 0.0;
         }
@@ -86,20 +86,25 @@ impl Bounds {
         if f64::from(rounded) > bound { rounded.next_down() } else { rounded }
     }
 
-    /// Returns the margin for the difference of two distances from a third point, both at most
+    /// Returns the margin for the difference between two distances from a third point, both at most
     /// `greatest`. If the difference exceeds the margin, [`gap`](Self::gap) is above the radius.
     pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
         let Self { relative: e, absolute: a } = self;
-        // The gap is rounded down, so it must reach the next number.
+        // The gap is rounded down, so it must reach the next `f32` above the radius.
         let radius = f64::from(radius.next_up());
-        let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
-        ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
+        let error = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
+        ((radius + a) / (1.0 - e) + error) * (1.0 + 2.0 * ROUNDING)
     }
 
     /// Returns the range of points that are not excluded from the ball around a query. `from_third`
-    /// contains the distances of the points from a third point in ascending order. `distance` is
+    /// contains the distances from the points to a third point in ascending order. `distance` is
     /// the query's distance from the third point.
-    pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
+    pub(crate) fn candidate_range(
+        self,
+        from_third: &[f32],
+        distance: f32,
+        radius: f32,
+    ) -> Range<usize> {
         let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);
         let margin = self.margin(radius, greatest);
         let low = f64::from(distance) - margin;
@@ -122,16 +127,16 @@ impl Bounds {
     /// Returns the distances from a pivot that exclude a point, if the query's distance from the
     /// pivot is `distance`. [`gap`](Self::gap) is above the radius for distances up to the first
     /// value and for distances of at least the second value. It may also be above the radius for
-    /// distances slightly between these values.
+    /// distances just inside these limits.
     #[expect(clippy::cast_possible_truncation, reason = "the rounded values are checked")]
-    pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
+    pub(crate) fn exclusion_limits(self, distance: f32, radius: f32) -> (f32, f32) {
         let Self { relative: e, absolute: a } = self;
-        // The gap is rounded down, so it must reach the next number.
+        // The gap is rounded down, so it must reach the next `f32` above the radius.
         let d = f64::from(distance);
         let r = f64::from(radius.next_up());
-        let apart = (r + a) / (1.0 - e);
-        let below = (((d - a) * (1.0 - e) - apart) / (1.0 + 2.0 * e) - a) as f32;
-        let above = ((apart + (d + a) * (1.0 + 2.0 * e)) / (1.0 - e) + a) as f32;
+        let true_gap = (r + a) / (1.0 - e);
+        let below = (((d - a) * (1.0 - e) - true_gap) / (1.0 + 2.0 * e) - a) as f32;
+        let above = ((true_gap + (d + a) * (1.0 + 2.0 * e)) / (1.0 - e) + a) as f32;
         let below = below.next_down().next_down();
         let above = above.next_up().next_up();
         (
@@ -140,8 +145,8 @@ impl Bounds {
         )
     }
 
-    /// Returns a lower bound on the distances of a query from points whose distances from a pivot
-    /// are from `low` to `high`. `distance` is the query's distance from the pivot.
+    /// Returns a lower bound on the distances between a query and the points whose distances from a
+    /// pivot are between `low` and `high`. `distance` is the query's distance from the pivot.
     pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
@@ -149,16 +154,16 @@ impl Bounds {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::cast_possible_truncation, reason = "the nearest `f32` is meant")]
+    #![expect(clippy::cast_possible_truncation, reason = "rounds to the nearest `f32`")]
 
     use super::*;
     use crate::metric::{Angular, Edit, Euclidean};
 
     /// A metric with the maximum permitted relative error, less accurate than all metrics of this
     /// crate.
-    struct Rough;
+    struct RoughMetric;
 
-    impl Metric<f32> for Rough {
+    impl Metric<f32> for RoughMetric {
         fn distance(&self, a: &f32, b: &f32) -> f32 {
             (a - b).abs()
         }
@@ -175,7 +180,7 @@ mod tests {
     /// The bounds of a metric without errors.
     const EXACT: Bounds = Bounds { relative: ROUNDING, absolute: 0.0 };
 
-    /// Returns pairs of numbers, of which the first is at least as large as the second.
+    /// Returns pairs of numbers. The first number is at least as large as the second.
     fn pairs() -> impl Iterator<Item = (f64, f64)> {
         let far = [0.0, 1e-30, 0.3, 1.0, 1.7, 10.0, 77.7, 1_234.5, 1e30];
         let shares = [0.0, 0.1, 1.0 / 3.0, 0.77, 0.999, 1.0];
@@ -190,7 +195,7 @@ mod tests {
     }
 
     /// Returns the two `f32` around `x`.
-    fn around(x: f64) -> [f32; 2] {
+    fn adjacent_floats(x: f64) -> [f32; 2] {
         let near = x as f32;
         if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
     }
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn bounds_hold_at_the_worst_errors() {
         let metrics = [
-            bounds_of(&Rough),
+            bounds_of(&RoughMetric),
             (Bounds { relative: 0.1, absolute: 0.0 }, 0.1, 0.0),
             (EXACT, 0.0, 0.0),
             bounds_of::<[f32]>(&Angular),
@@ -212,23 +217,23 @@ mod tests {
             for (far, near) in pairs() {
                 let case = format!("{far} and {near}, {bounds:?}");
                 // The third distance is between the difference and the sum of the other two.
-                let measured_far = around(highest(far))[0];
-                let measured_near = around(lowest(near))[1];
+                let measured_far = adjacent_floats(highest(far))[0];
+                let measured_near = adjacent_floats(lowest(near))[1];
                 if measured_near >= 0.0 {
                     let gap = bounds.gap(measured_far, measured_near);
                     assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                     let gap = bounds.gap_of(measured_far - measured_near, measured_far);
                     assert!(gap.to_bits() == 0 || f64::from(gap) <= lowest(far - near), "{case}");
                 }
-                let low = around(lowest(far))[1];
-                let high = around(lowest(near))[1];
+                let low = adjacent_floats(lowest(far))[1];
+                let high = adjacent_floats(lowest(near))[1];
                 if low >= 0.0 && high >= 0.0 {
                     assert!(f64::from(bounds.reach(low, high)) >= highest(far + near), "{case}");
                 }
             }
         }
         // Equal distances from the third point exclude nothing, regardless of their values.
-        assert_eq!(Bounds::of(&Rough).gap_of(0.0, 5.0).to_bits(), 0);
+        assert_eq!(Bounds::of(&RoughMetric).gap_of(0.0, 5.0).to_bits(), 0);
     }
 
     /// Distances that differ by more than the margin exclude a point.
@@ -265,7 +270,7 @@ mod tests {
         for bounds in [words, plane] {
             for distance in [0.0, 1e-3, 1.0, 2.0, 3.0, 77.7, 1e30] {
                 for radius in [0.0, 1e-3, 1.0, 2.0, 77.0, f32::MAX, f32::INFINITY] {
-                    let (below, above) = bounds.excluded(distance, radius);
+                    let (below, above) = bounds.exclusion_limits(distance, radius);
                     assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
                     assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
                     // Points slightly closer to the query are not excluded.
@@ -307,7 +312,7 @@ mod tests {
             assert!(words.reach(first, second) >= first + second);
         }
         assert!(plane.reach(1.0, 2.0) < 3.000_01 && words.reach(1.0, 2.0) < 3.000_01);
-        // The query is inside a ring, or outside it.
+        // The query is nearer to the pivot than the ring, or farther away.
         assert!(words.outside(1.0, 4.0, 9.0) <= 3.0 && words.outside(9.0, 0.0, 4.0) <= 5.0);
         assert_eq!(words.outside(5.0, 4.0, 9.0).to_bits(), 0);
         // An infinite distance excludes no points at a finite distance.

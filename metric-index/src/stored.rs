@@ -1,4 +1,4 @@
-//! Files of indexes with their points.
+//! Index files, which contain an index and its points.
 //!
 //! The format is safetensors ([`container`]). The header contains the kind of index, the type of
 //! points, the version of the format, and a checksum of every array. It also contains the name of
@@ -6,7 +6,7 @@
 //! written atomically, and the same index gives the same bytes.
 //!
 //! A file is validated completely when it is opened, so that no file can make a search panic.
-//! Vectors and the table of the SSS-Index use the bytes that were read; other arrays are copied.
+//! Vectors and the table of the SSS-Index share the bytes that were read; other arrays are copied.
 //!
 //! ```
 //! use metric_index::index::{Index, VpTree};
@@ -45,7 +45,7 @@ pub use index::StoredIndex;
 pub use points::StoredPoints;
 pub use reader::{Reader, StoreProblem, invalid};
 
-pub(crate) use reader::{DistinctNumbers, check_permutation, ends_of};
+pub(crate) use reader::{DistinctNumbers, check_permutation, validate_ends};
 
 use reader::{Header, KEY, VERSION};
 
@@ -72,9 +72,9 @@ pub struct StoreError {
 /// Returns the pairs of points whose distances are stored.
 fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
     let step = (count / STORED_DISTANCES).max(1);
-    let number = |point: usize| u32::try_from(point).expect("points are numbered by u32");
+    let number = |point: usize| u32::try_from(point).expect("point numbers have 32 bits");
     (0..count.min(STORED_DISTANCES))
-        .map(move |at| (number(at * step), number((at * step + 7 * at + 1) % count)))
+        .map(move |pair| (number(pair * step), number((pair * step + 7 * pair + 1) % count)))
 }
 
 fn distance<S: Points>(points: &S, metric: &impl Metric<S::Point>, a: u32, b: u32) -> f32 {

@@ -39,5 +39,5 @@ pub(crate) fn map_parallel<R: Send>(
             all[task] = Some(result);
         }
     });
-    all.into_iter().map(|result| result.expect("a thread has processed each task")).collect()
+    all.into_iter().map(|result| result.expect("every task has been processed")).collect()
 }

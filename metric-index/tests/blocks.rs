@@ -1,4 +1,5 @@
-//! Tests that distances from blocks equal single distances, bit for bit, and that none is missing.
+//! Tests that distances computed in blocks equal single distances, bit for bit, and that none is
+//! missing.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,9 +16,9 @@ use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
-/// Compares the results for several ranges of positions and many radii: distances of the points,
-/// and the numbers next to them.
-fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
+/// Compares the results for several ranges of positions and many radii. The radii include distances
+/// of points and the adjacent floating-point numbers.
+fn assert_agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
     let blocks = metric.blocks(points).expect("the metric has blocks");
     let end = u32::try_from(points.len()).unwrap();
     for query in queries {
@@ -36,13 +37,13 @@ fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
                 let expected = positions.map(|position| (position, all[position as usize]));
                 let expected: Vec<(u32, f32)> = expected.filter(|&(_, d)| d <= radius).collect();
                 assert_eq!(near[1..], expected, "within {radius}");
-                assert_eq!(near[0], (7, 7.0), "earlier results stay");
+                assert_eq!(near[0], (7, 7.0), "earlier results are kept");
             }
         }
     }
 }
 
-/// Generates numbers of very different sizes, so that sums of squares overflow, underflow and
+/// Generates numbers of very different magnitudes, so that sums of squares overflow, underflow and
 /// cancel in `f32`.
 fn coordinate() -> impl Strategy<Value = f32> {
     let whole = (-4i8..4).prop_map(f32::from);
@@ -55,9 +56,9 @@ fn coordinate() -> impl Strategy<Value = f32> {
     ]
 }
 
-fn cases(few: u32) -> ProptestConfig {
+fn cases(default: u32) -> ProptestConfig {
     let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(requested.unwrap_or(few))
+    ProptestConfig::with_cases(requested.unwrap_or(default))
 }
 
 proptest! {
@@ -69,15 +70,15 @@ proptest! {
         count in 1usize..50,
         values in prop::collection::vec(coordinate(), 1..400),
     ) {
-        let at = |point: usize| -> Vec<f32> {
+        let vector = |point: usize| -> Vec<f32> {
             (0..dimension).map(|c| values[(point * dimension + c) % values.len()]).collect()
         };
-        let all: Vec<Vec<f32>> = (0..count + 2).map(at).collect();
+        let all: Vec<Vec<f32>> = (0..count + 2).map(vector).collect();
         let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
         let (points, queries) = all.split_at(count);
-        agree(&Euclidean, points, queries);
-        agree(&Manhattan, points, queries);
-        agree(&Chebyshev, points, queries);
+        assert_agree(&Euclidean, points, queries);
+        assert_agree(&Manhattan, points, queries);
+        assert_agree(&Chebyshev, points, queries);
     }
 
     /// Tests distances around 1e-22, whose squares underflow and lose precision.
@@ -86,7 +87,7 @@ proptest! {
         let values: Vec<f32> = values.iter().map(|&x| f32::from(x) * 1e-24).collect();
         let all: Vec<&[f32]> = values.chunks_exact(dimension).collect();
         let (queries, points) = all.split_at(2);
-        agree(&Euclidean, points, queries);
+        assert_agree(&Euclidean, points, queries);
         let bound = Euclidean.bound_from_box(queries[0], points[0], points[0]);
         prop_assert!(bound <= Euclidean.distance(queries[0], points[0]));
     }
@@ -98,7 +99,7 @@ proptest! {
     ) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
-        agree(&Edit, &words, &queries);
+        assert_agree(&Edit, &words, &queries);
     }
 
     /// The bound of a box is at most the distance from every point of the box.
@@ -164,7 +165,7 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for SingleCounter<M> {
 }
 
 /// Returns the answers of an index to queries, and the number of distances of single points.
-fn answered<S: Points, M: Metric<S::Point> + Default>(
+fn count_single_distances<S: Points, M: Metric<S::Point> + Default>(
     kind: Kind,
     points: &S,
     queries: &S,
@@ -178,15 +179,15 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
-/// Indexes that have blocks use them. Brute force evaluates only one distance outside of blocks: of
-/// the query from itself. Other indexes also evaluate the distances of centers, pivots and a few
-/// other points.
+/// Brute force evaluates only one distance outside blocks: the distance from the query to itself.
+/// Other indexes also evaluate the distances of centers, pivots and a few other points.
 #[test]
-fn the_fast_path_is_taken() {
+fn indexes_use_blocks() {
     let (points, queries) = clustered(4_000, 40, 3);
     let expected = answers_one_by_one(&points, &queries);
     for (kind, max_calls) in [("brute-force", 1), ("kd-tree", 1), ("vp-tree", 40), ("lc:64", 70)] {
-        let (answers, calls) = answered::<_, Euclidean>(kind.parse().unwrap(), &points, &queries);
+        let kind: Kind = kind.parse().unwrap();
+        let (answers, calls) = count_single_distances::<_, Euclidean>(kind, &points, &queries);
         assert!(answers == expected, "{kind}");
         assert!(calls <= max_calls * answers.len() as u64, "{kind}: {calls} single distances");
     }
@@ -195,14 +196,15 @@ fn the_fast_path_is_taken() {
     let words: Vec<String> = (0..3_000).map(word).collect();
     let (words, queries) = held_out(words.iter().map(String::as_str), 30, 1);
     let index = BruteForce::new(&words, CountingMetric::new(Edit)).unwrap();
-    assert!(index.blocks().is_none(), "a metric that is counted has no blocks");
+    assert!(index.blocks().is_none(), "a counting metric has no blocks");
     let one = NonZero::<usize>::MIN;
     let mut expected = index.nearest_many(&queries, 5, one);
     expected.append(&index.within_many(&queries, 1.0, one));
     for (kind, max_calls) in
         [("brute-force", 1), ("vp-tree", 40), ("lc:32", 100), ("sss-index:8p", 80)]
     {
-        let (answers, calls) = answered::<_, Edit>(kind.parse().unwrap(), &words, &queries);
+        let kind: Kind = kind.parse().unwrap();
+        let (answers, calls) = count_single_distances::<_, Edit>(kind, &words, &queries);
         assert!(answers == expected, "{kind}");
         assert!(calls <= max_calls * answers.len() as u64, "{kind}: {calls} single distances");
     }
@@ -255,10 +257,10 @@ fn matrix_products_answer_many_queries() {
         let within = index.within_many(&queries, 1.5, threads);
         for (query, (near, within)) in (0..).zip(near.iter().zip(&within)) {
             // The error contains NaN, which does not equal itself.
-            let same =
+            let are_equal =
                 |a: Result<_, _>, b: Result<Vec<Neighbor>, _>| format!("{a:?}") == format!("{b:?}");
-            assert!(same(near, plain.nearest(queries.point(query), 7)), "{query}");
-            assert!(same(within, plain.within(queries.point(query), 1.5)), "{query}");
+            assert!(are_equal(near, plain.nearest(queries.point(query), 7)), "{query}");
+            assert!(are_equal(within, plain.within(queries.point(query), 1.5)), "{query}");
         }
     }
     assert!(

@@ -15,11 +15,11 @@ use proptest::prelude::*;
 
 /// Returns `count` points of a 50 x 50 grid, some of them equal.
 fn grid(count: u32) -> Vectors<f32> {
-    let place = |point: u32| {
+    let coordinates = |point: u32| {
         let mixed = point.wrapping_mul(2_654_435_761) >> 16;
         [(mixed % 50) as f32, (mixed / 50 % 50) as f32]
     };
-    Vectors::new((0..count).flat_map(place).collect(), 2).unwrap()
+    Vectors::new((0..count).flat_map(coordinates).collect(), 2).unwrap()
 }
 
 /// Runs a build and returns its progress reports.
@@ -32,7 +32,7 @@ fn with_reports<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, 
 
 #[test]
 fn builds_report_their_progress() {
-    let own = [
+    let variants = [
         Kind::ListOfClusters(ClusterSize::Radius(3.0)),
         Kind::SssIndex(Pivots::Spread(0.3)),
         Kind::SssIndex(Pivots::Count(0)),
@@ -42,7 +42,7 @@ fn builds_report_their_progress() {
     for count in [0, 1, 2, 63, 700, 3_000] {
         let points = grid(count);
         let mut all_reports = Vec::new();
-        for kind in Kind::all().into_iter().chain(own) {
+        for kind in Kind::all().into_iter().chain(variants) {
             let (calls, built) =
                 with_reports(|progress| kind.build_with(&points, Euclidean, progress));
             built.unwrap();
@@ -54,7 +54,7 @@ fn builds_report_their_progress() {
             assert!(calls.iter().all(|&(done, of)| done <= all && of == all), "{kind}: {calls:?}");
             assert!(calls.contains(&(all, all)), "{kind} of {count}: {calls:?}");
             assert!(calls.len() <= 1_001, "{kind}: {} calls", calls.len());
-            // On one thread, no amount is reported twice.
+            // No amount is reported twice.
             let mut sorted = calls.clone();
             sorted.sort_unstable();
             sorted.dedup();
@@ -98,10 +98,10 @@ fn nodes_are_counted() {
     assert_eq!(tree.nodes(), 1);
 }
 
-/// Returns the number of cases in `PROPTEST_CASES`, or `few`.
-fn cases(few: u32) -> ProptestConfig {
+/// Returns a configuration with the number of cases in `PROPTEST_CASES`, or with `default` cases.
+fn cases(default: u32) -> ProptestConfig {
     let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(requested.unwrap_or(few))
+    ProptestConfig::with_cases(requested.unwrap_or(default))
 }
 
 proptest! {
@@ -111,9 +111,9 @@ proptest! {
     #[test]
     fn partial_groups(count in 0u32..6_000, pivots in 0u32..9, x in -5f32..60.0, y in 0u8..50) {
         let points = grid(count);
-        table_agrees(&points, &Euclidean, pivots, &[x, f32::from(y)]);
-        table_agrees(&points, &Chebyshev, pivots, &[x.round(), f32::from(y)]);
-        table_agrees(&points, &Manhattan, pivots, &[x.round(), f32::from(y)]);
+        assert_table_agrees(&points, &Euclidean, pivots, &[x, f32::from(y)]);
+        assert_table_agrees(&points, &Chebyshev, pivots, &[x.round(), f32::from(y)]);
+        assert_table_agrees(&points, &Manhattan, pivots, &[x.round(), f32::from(y)]);
     }
 }
 
@@ -123,10 +123,10 @@ proptest! {
 fn distant_queries_agree_with_brute_force() {
     for spread in [0.0, 1e-30] {
         for count in [2, 200] {
-            let place = |point: u8| f32::from(point % 3) * spread;
-            let points = Vectors::new((0..count).map(place).collect(), 1).unwrap();
+            let coordinate = |point: u8| f32::from(point % 3) * spread;
+            let points = Vectors::new((0..count).map(coordinate).collect(), 1).unwrap();
             for far in [1e9, 1e30] {
-                table_agrees(&points, &Euclidean, 1, &[far]);
+                assert_table_agrees(&points, &Euclidean, 1, &[far]);
                 let table = SssIndex::build(&points, Euclidean, Pivots::Count(1)).unwrap();
                 assert_eq!(table.within(&[far], far).unwrap().len(), usize::from(count));
             }
@@ -134,7 +134,12 @@ fn distant_queries_agree_with_brute_force() {
     }
 }
 
-fn table_agrees(points: &Vectors<f32>, metric: &dyn Metric<[f32]>, pivots: u32, query: &[f32]) {
+fn assert_table_agrees(
+    points: &Vectors<f32>,
+    metric: &dyn Metric<[f32]>,
+    pivots: u32,
+    query: &[f32],
+) {
     let oracle = BruteForce::new(points, metric).unwrap();
     let table = SssIndex::build(points, metric, Pivots::Count(pivots)).unwrap();
     for k in [1, 30, usize::MAX] {

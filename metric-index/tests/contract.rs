@@ -34,7 +34,10 @@ fn vector() -> impl Strategy<Value = Vec<f32>> {
     prop::collection::vec(prop_oneof![whole.clone(), whole.prop_map(|x| x / 10.0)], 3)
 }
 
-fn axioms<P: ?Sized>(metric: &impl Metric<P>, [a, b, c]: [&P; 3]) -> Result<(), TestCaseError> {
+fn check_axioms<P: ?Sized>(
+    metric: &impl Metric<P>,
+    [a, b, c]: [&P; 3],
+) -> Result<(), TestCaseError> {
     let d = |x, y| metric.distance(x, y);
     prop_assert_eq!(d(a, a).to_bits(), 0f32.to_bits());
     prop_assert!(d(a, b) >= 0.0);
@@ -80,7 +83,7 @@ fn edit_by_table(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Returns radii at the boundaries of balls: some of the distances, and the numbers next to them.
+/// Returns radii at the boundaries of balls: some of the distances, and the adjacent numbers.
 fn radii(all: &[Neighbor]) -> Vec<f32> {
     let mut radii = vec![0.0, f32::MAX, f32::INFINITY];
     for neighbor in all.iter().step_by(all.len() / 5 + 1) {
@@ -92,7 +95,7 @@ fn radii(all: &[Neighbor]) -> Vec<f32> {
 }
 
 /// Compares every kind of query, and a search that stops after each distance.
-fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
+fn assert_agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
     let count = oracle.points().len();
     for query in queries {
         let all = oracle.nearest(query, usize::MAX).unwrap();
@@ -123,7 +126,7 @@ fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
     }
 }
 
-/// A collector defined outside of the crate.
+/// A collector defined outside the crate.
 struct CustomCollector(Nearest);
 
 impl Collector for CustomCollector {
@@ -137,7 +140,7 @@ impl Collector for CustomCollector {
 }
 
 /// Compares every index that supports the metric, with parameters at the limits of their ranges.
-fn all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
+fn assert_all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
     let oracle = built(Kind::BruteForce, points, &plain(metric));
     let sizes = [0, 4, 1_000].map(ClusterSize::Points);
     let radii = [0.0, 1.0, 1e30].map(ClusterSize::Radius);
@@ -148,22 +151,22 @@ fn all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
         .chain(sizes.into_iter().chain(radii).map(Kind::ListOfClusters))
         .chain(spreads.into_iter().chain(counts).map(Kind::SssIndex))
         .chain([0.0, 0.4, 1.0].map(Kind::SssTree))
-        .chain(EGNATS.map(Kind::Egnat))
+        .chain(EGNAT_OPTIONS.map(Kind::Egnat))
         .chain([4, 5, 32].map(Kind::MTree))
         .chain(metric.coordinates().map(|_| Kind::KdTree));
     for kind in kinds {
-        agrees(kind, &built(kind, points, metric), &oracle, queries);
+        assert_agrees(kind, &built(kind, points, metric), &oracle, queries);
     }
 }
 
-const EGNATS: [EgnatOptions; 4] = [
+const EGNAT_OPTIONS: [EgnatOptions; 4] = [
     EgnatOptions { arity: 2, bucket: 1 },
     EgnatOptions { arity: 3, bucket: 2 },
     EgnatOptions { arity: 5, bucket: 7 },
     EgnatOptions { arity: 32, bucket: 20 },
 ];
 
-/// A change of a dynamic index: the number of a point to add or to remove.
+/// A change to a dynamic index, with an index that selects the point to insert or remove.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Insert(prop::sample::Index),
@@ -179,38 +182,39 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 /// Compares a dynamic index with a list of its points.
-fn follows<I: DynamicIndex<Points = All, Metric = AnyMetric>>(
+fn assert_follows<I: DynamicIndex<Points = All, Metric = AnyMetric>>(
     index: &mut I,
-    of: &All,
+    additions: &All,
     changes: &[Change],
     queries: &[Point],
 ) {
-    let mut alive: Vec<u32> = (0..u32::try_from(index.points().len()).unwrap()).collect();
+    let mut present: Vec<u32> = (0..u32::try_from(index.points().len()).unwrap()).collect();
     for (step, change) in changes.iter().enumerate() {
         match change {
-            Change::Insert(which) if !of.is_empty() => {
-                let point = of.point(u32::try_from(which.index(of.len())).unwrap());
+            Change::Insert(which) if !additions.is_empty() => {
+                let which = u32::try_from(which.index(additions.len())).unwrap();
+                let point = additions.point(which);
                 let number = u32::try_from(index.points().len()).unwrap();
                 assert_eq!(index.insert(point).unwrap(), number);
-                alive.push(number);
+                present.push(number);
             }
-            Change::Remove(which) if !alive.is_empty() => {
-                let point = alive.remove(which.index(alive.len()));
+            Change::Remove(which) if !present.is_empty() => {
+                let point = present.remove(which.index(present.len()));
                 assert!(index.remove(point).unwrap());
                 assert!(!index.remove(point).unwrap(), "removed twice");
             }
             _ => assert!(!index.remove(u32::MAX).unwrap() && !index.remove(1 << 20).unwrap()),
         }
-        assert_eq!((index.len(), index.is_empty()), (alive.len(), alive.is_empty()));
+        assert_eq!((index.len(), index.is_empty()), (present.len(), present.is_empty()));
         if step % 20 != 19 && step + 1 != changes.len() {
             continue;
         }
         for query in queries {
             let distance = |point| index.metric().distance(query, index.points().point(point));
             let near = |&point: &u32| Neighbor { point, distance: distance(point) };
-            let mut all: Vec<Neighbor> = alive.iter().map(near).collect();
+            let mut all: Vec<Neighbor> = present.iter().map(near).collect();
             all.sort_unstable();
-            for k in [1, 4, alive.len(), usize::MAX] {
+            for k in [1, 4, present.len(), usize::MAX] {
                 assert_eq!(index.nearest(query, k).unwrap(), &all[..k.min(all.len())], "k = {k}");
                 let grown = index.nearest_by_ranges(query, k, 0.3, 1.7).unwrap();
                 assert_eq!(grown, &all[..k.min(all.len())], "k = {k}, by ranges");
@@ -223,20 +227,20 @@ fn follows<I: DynamicIndex<Points = All, Metric = AnyMetric>>(
     }
 }
 
-fn all_follow(
-    before: &All,
-    points: &All,
+fn assert_all_follow(
+    first: &All,
+    additions: &All,
     metric: &AnyMetric,
     changes: &[Change],
     queries: &[Point],
 ) {
-    for options in EGNATS {
-        let mut tree = Egnat::build(before.clone(), metric.clone(), options).unwrap();
-        follows(&mut tree, points, changes, queries);
+    for options in EGNAT_OPTIONS {
+        let mut tree = Egnat::build(first.clone(), metric.clone(), options).unwrap();
+        assert_follows(&mut tree, additions, changes, queries);
     }
     for page in [4, 9] {
-        let mut tree = MTree::build(before.clone(), metric.clone(), page).unwrap();
-        follows(&mut tree, points, changes, queries);
+        let mut tree = MTree::build(first.clone(), metric.clone(), page).unwrap();
+        assert_follows(&mut tree, additions, changes, queries);
     }
 }
 
@@ -244,16 +248,16 @@ proptest! {
     #[test]
     fn axioms_of_vectors(a in vector(), b in vector(), c in vector()) {
         let points = [&a[..], &b[..], &c[..]];
-        axioms(&Euclidean, points)?;
-        axioms(&Manhattan, points)?;
-        axioms(&Chebyshev, points)?;
-        axioms(&Hamming, points)?;
+        check_axioms(&Euclidean, points)?;
+        check_axioms(&Manhattan, points)?;
+        check_axioms(&Chebyshev, points)?;
+        check_axioms(&Hamming, points)?;
         for p in [1.0, 1.5, 3.0, 1e6] {
-            axioms(&Minkowski::new(p).unwrap(), points)?;
+            check_axioms(&Minkowski::new(p).unwrap(), points)?;
         }
         prop_assert_eq!(Euclidean.distance(&a[..], &b[..]) == 0.0, a == b);
         if points.iter().all(|point| point.iter().any(|&x| x != 0.0)) {
-            axioms(&Angular, points)?;
+            check_axioms(&Angular, points)?;
         }
     }
 
@@ -264,19 +268,19 @@ proptest! {
         c in prop::collection::vec(any::<u8>(), 20),
     ) {
         let points = [&a[..], &b[..], &c[..]];
-        axioms(&Euclidean, points)?;
-        axioms(&Manhattan, points)?;
-        axioms(&Chebyshev, points)?;
-        axioms(&Hamming, points)?;
-        axioms(&Minkowski::new(2.5).unwrap(), points)?;
+        check_axioms(&Euclidean, points)?;
+        check_axioms(&Manhattan, points)?;
+        check_axioms(&Chebyshev, points)?;
+        check_axioms(&Hamming, points)?;
+        check_axioms(&Minkowski::new(2.5).unwrap(), points)?;
         let floats = |v: &[u8]| v.iter().map(|&x| f32::from(x)).collect::<Vec<_>>();
         let of_bytes = Euclidean.distance(&a[..], &b[..]);
         let of_floats = Euclidean.distance(&floats(&a)[..], &floats(&b)[..]);
         prop_assert_eq!(of_bytes.to_bits(), of_floats.to_bits());
     }
 
-    /// Compares vectors whose lengths are around the eight lanes with a sequential sum. Only the
-    /// last bits may differ.
+    /// Compares distances with sequential sums, for dimensions below, at and above the number of
+    /// lanes. Only the last bits may differ.
     #[test]
     fn lane_sums(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
         let (a, b): (Vec<f32>, Vec<f32>) = values.iter().copied().unzip();
@@ -294,7 +298,7 @@ proptest! {
 
     #[test]
     fn axioms_of_words(a in "[aé東]{0,6}", b in "[aé東]{0,6}", c in "[aé東]{0,6}") {
-        axioms(&Edit, [&*a, &*b, &*c])?;
+        check_axioms(&Edit, [&*a, &*b, &*c])?;
         prop_assert_eq!(Edit.distance(&a, &b) == 0.0, a == b);
     }
 
@@ -305,7 +309,7 @@ proptest! {
         c in prop::collection::btree_set(0u32..12, 0..8),
     ) {
         let sets = [&a, &b, &c].map(|set| set.iter().copied().collect::<Vec<u32>>());
-        axioms(&Jaccard, [&sets[0][..], &sets[1], &sets[2]])?;
+        check_axioms(&Jaccard, [&sets[0][..], &sets[1], &sets[2]])?;
         let common = a.intersection(&b).count();
         let all = a.union(&b).count();
         let expected = if all == 0 { 0.0 } else { 1.0 - common as f64 / all as f64 };
@@ -327,7 +331,7 @@ proptest! {
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (expected as f32).to_bits());
         let within = Edit.distance_within(&b, &a, limit as f32);
         prop_assert_eq!(within.is_some(), expected <= limit);
-        axioms(&Edit, [&a, &b, &a])?;
+        check_axioms(&Edit, [&a, &b, &a])?;
         let counted = CountingMetric::new(Edit);
         let characters = a.chars().count();
         let prepared = counted.distances_from(&a);
@@ -351,11 +355,11 @@ proptest! {
         let queries = queries.into_iter().chain(points.first().cloned());
         let queries: Vec<Point> = queries.map(Point::Vector).collect();
         let points = vectors(&points.concat(), 3);
-        all_agree(&points, &on::<[f32], _>(Euclidean), &queries);
-        all_agree(&points, &on::<[f32], _>(Manhattan), &queries);
-        all_agree(&points, &on::<[f32], _>(Chebyshev), &queries);
-        all_agree(&points, &on::<[f32], _>(Minkowski::new(3.0).unwrap()), &queries);
-        all_agree(&points, &on::<[f32], _>(Hamming), &queries);
+        assert_all_agree(&points, &on::<[f32], _>(Euclidean), &queries);
+        assert_all_agree(&points, &on::<[f32], _>(Manhattan), &queries);
+        assert_all_agree(&points, &on::<[f32], _>(Chebyshev), &queries);
+        assert_all_agree(&points, &on::<[f32], _>(Minkowski::new(3.0).unwrap()), &queries);
+        assert_all_agree(&points, &on::<[f32], _>(Hamming), &queries);
     }
 
     #[test]
@@ -363,7 +367,7 @@ proptest! {
         let nonzero = |point: &Vec<f32>| point.iter().any(|&x| x != 0.0);
         prop_assume!(nonzero(&query));
         let points = points.into_iter().filter(nonzero).map(Point::Vector).collect();
-        all_agree(&points, &on::<[f32], _>(Angular), &[Point::Vector(query)]);
+        assert_all_agree(&points, &on::<[f32], _>(Angular), &[Point::Vector(query)]);
     }
 
     #[test]
@@ -372,7 +376,8 @@ proptest! {
         queries in prop::collection::vec("[abcd]{0,6}", 2),
     ) {
         let queries: Vec<Point> = queries.into_iter().map(Point::Word).collect();
-        all_agree(&words.into_iter().map(Point::Word).collect(), &on::<str, _>(Edit), &queries);
+        let words = words.into_iter().map(Point::Word).collect();
+        assert_all_agree(&words, &on::<str, _>(Edit), &queries);
     }
 
     #[test]
@@ -381,7 +386,8 @@ proptest! {
         query in prop::collection::btree_set(0u32..9, 0..6),
     ) {
         let sets = sets.into_iter().map(|set| Point::Set(set.into_iter().collect())).collect();
-        all_agree(&sets, &on::<[u32], _>(Jaccard), &[Point::Set(query.into_iter().collect())]);
+        let query = Point::Set(query.into_iter().collect());
+        assert_all_agree(&sets, &on::<[u32], _>(Jaccard), &[query]);
     }
 }
 
@@ -398,7 +404,7 @@ proptest! {
         let first = vectors(&points[..before.min(points.len())].concat(), 3);
         let queries = [Point::Vector(query), Point::Vector(points[0].clone())];
         let additions = vectors(&points.concat(), 3);
-        all_follow(&first, &additions, &on::<[f32], _>(Euclidean), &changes, &queries);
+        assert_all_follow(&first, &additions, &on::<[f32], _>(Euclidean), &changes, &queries);
     }
 
     #[test]
@@ -412,7 +418,7 @@ proptest! {
         let first: All = words.iter().take(before).cloned().collect();
         let additions = words.into_iter().collect();
         let queries = [Point::Word(query)];
-        all_follow(&first, &additions, &on::<str, _>(Edit), &changes, &queries);
+        assert_all_follow(&first, &additions, &on::<str, _>(Edit), &changes, &queries);
     }
 }
 
@@ -441,7 +447,7 @@ fn stores_append_points() {
     assert_eq!((items.len(), items.point(1)), (2, "pez"));
 }
 
-fn refuses_to_add<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) {
+fn assert_rejects_points<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) {
     for bad in [&[f32::NAN, 0.0][..], &[f32::MAX, f32::MIN]] {
         assert!(index.insert(bad).is_err());
     }
@@ -453,19 +459,18 @@ fn refuses_to_add<I: DynamicIndex<Points = Vectors<f32>>>(index: &mut I) {
     assert_eq!(index.nearest(&[1.0, 2.0], usize::MAX).unwrap().len(), 101);
 }
 
-/// A rejected point leaves the index unchanged.
 #[test]
 fn rejected_points_leave_the_index_unchanged() {
     let points = || Vectors::new((0..200u8).map(|x| f32::from(x % 50)).collect(), 2).unwrap();
-    let mut egnat = Egnat::build(points(), Euclidean, EGNATS[1]).unwrap();
-    let mut pages = MTree::build(points(), Euclidean, 4).unwrap();
-    refuses_to_add(&mut egnat);
-    refuses_to_add(&mut pages);
-    let none = |options| Egnat::build(points(), Euclidean, options).unwrap_err();
+    let mut egnat = Egnat::build(points(), Euclidean, EGNAT_OPTIONS[1]).unwrap();
+    let mut m_tree = MTree::build(points(), Euclidean, 4).unwrap();
+    assert_rejects_points(&mut egnat);
+    assert_rejects_points(&mut m_tree);
+    let error_of = |options| Egnat::build(points(), Euclidean, options).unwrap_err();
     for arity in [0, 1, 33] {
-        assert!(matches!(none(EgnatOptions { arity, bucket: 4 }), Error::Option { .. }));
+        assert!(matches!(error_of(EgnatOptions { arity, bucket: 4 }), Error::Option { .. }));
     }
-    assert!(matches!(none(EgnatOptions { arity: 4, bucket: 0 }), Error::Option { .. }));
+    assert!(matches!(error_of(EgnatOptions { arity: 4, bucket: 0 }), Error::Option { .. }));
     assert!(matches!(MTree::build(points(), Euclidean, 3), Err(Error::Option { .. })));
     let mut sets = Sets::default();
     assert!(sets.push(&[3, 2]).is_err() && sets.is_empty());
@@ -500,10 +505,10 @@ proptest! {
         let within = index.batch(&queries, |query| Within::new(radius_of(query)));
         for query in 0..7u8 {
             let point = queries.point(u32::from(query));
-            let at = usize::from(query);
-            prop_assert_eq!(nearest.get(at).map(<[_]>::to_vec), index.nearest(point, k));
+            let number = usize::from(query);
+            prop_assert_eq!(nearest.get(number).map(<[_]>::to_vec), index.nearest(point, k));
             let radius = radius * f32::from(query) / 4.0;
-            prop_assert_eq!(within.get(at).map(<[_]>::to_vec), index.within(point, radius));
+            prop_assert_eq!(within.get(number).map(<[_]>::to_vec), index.within(point, radius));
         }
     }
 }
@@ -556,7 +561,7 @@ fn rounded_bounds_keep_ties() {
         Kind::ListOfClusters(ClusterSize::Points(4)),
         Kind::SssIndex(Pivots::Count(3)),
         Kind::KdTree,
-        Kind::Egnat(EGNATS[2]),
+        Kind::Egnat(EGNAT_OPTIONS[2]),
         Kind::MTree(5),
     ];
     for _ in 0..1_500 {
@@ -567,26 +572,26 @@ fn rounded_bounds_keep_ties() {
             built(Kind::BruteForce, &points, &plain(&metric)).nearest(&query, usize::MAX).unwrap();
         for kind in kinds {
             let index = built(kind, &points, &metric);
-            for at in [0, 3, 11, 30] {
-                let radius = all[at].distance;
+            for k in [0, 3, 11, 30] {
+                let radius = all[k].distance;
                 let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
                 assert_eq!(index.within(&query, radius).unwrap(), &all[..inside], "{kind}");
-                assert_eq!(index.nearest(&query, at).unwrap(), &all[..at], "{kind}");
+                assert_eq!(index.nearest(&query, k).unwrap(), &all[..k], "{kind}");
             }
         }
     }
 }
 
-/// Tests a user-defined metric on a user-defined type.
+/// Tests a user-defined metric.
 #[test]
 fn user_defined_metrics_work() {
-    struct Clock;
-    impl Metric<Point> for Clock {
+    struct ClockDistance;
+    impl Metric<Point> for ClockDistance {
         fn distance(&self, a: &Point, b: &Point) -> f32 {
             let Point::Bytes(a) = a else { return f32::NAN };
             let Point::Bytes(b) = b else { return f32::NAN };
-            let apart = a[0].abs_diff(b[0]);
-            f32::from(apart.min(24 - apart))
+            let difference = a[0].abs_diff(b[0]);
+            f32::from(difference.min(24 - difference))
         }
 
         fn relative_error(&self) -> f32 {
@@ -594,11 +599,10 @@ fn user_defined_metrics_work() {
         }
     }
     let hours = (0..96).map(|i| Point::Bytes(vec![i % 48 * 5 % 24])).collect();
-    let clock: AnyMetric = Arc::new(Clock);
-    all_agree(&hours, &clock, &[0, 13, 23].map(|hour| Point::Bytes(vec![hour])));
+    let clock: AnyMetric = Arc::new(ClockDistance);
+    assert_all_agree(&hours, &clock, &[0, 13, 23].map(|hour| Point::Bytes(vec![hour])));
 }
 
-/// Many equal points cost no more than other points.
 #[test]
 fn equal_points_are_not_more_expensive() {
     let counted = Arc::new(CountingMetric::new(on::<[f32], _>(Euclidean)));
@@ -614,19 +618,19 @@ fn equal_points_are_not_more_expensive() {
     assert!(counted.calls() < 600_000, "{}", counted.calls());
     let before = counted.calls();
     let options = EgnatOptions { arity: 4, bucket: 10 };
-    let mut planes = Egnat::build(points.clone(), metric.clone(), options).unwrap();
-    planes.insert(&point(1.5, 0.5)).unwrap();
-    let mut pages = MTree::build(vectors(&[], 2), metric.clone(), 8).unwrap();
+    let mut egnat = Egnat::build(points.clone(), metric.clone(), options).unwrap();
+    egnat.insert(&point(1.5, 0.5)).unwrap();
+    let mut m_tree = MTree::build(vectors(&[], 2), metric.clone(), 8).unwrap();
     for _ in 0..30_000 {
-        planes.insert(&point(1.5, 1.5)).unwrap();
-        pages.insert(&point(1.5, 1.5)).unwrap();
+        egnat.insert(&point(1.5, 1.5)).unwrap();
+        m_tree.insert(&point(1.5, 1.5)).unwrap();
     }
     assert!(counted.calls() - before < 4_000_000, "{}", counted.calls() - before);
     let oracle = built(Kind::BruteForce, &points, &plain(&metric));
     for query in [point(1.5, 1.5), point(0.0, 1.5)] {
         let expected = oracle.nearest(&query, 3).unwrap();
-        assert_eq!(pages.nearest(&query, 3).unwrap(), expected);
-        assert_eq!(planes.nearest(&query, 30_000).unwrap().len(), 30_000);
+        assert_eq!(m_tree.nearest(&query, 3).unwrap(), expected);
+        assert_eq!(egnat.nearest(&query, 30_000).unwrap().len(), 30_000);
         assert_eq!(tree.nearest(&query, 3).unwrap(), expected);
         assert_eq!(table.nearest(&query, 3).unwrap(), expected);
     }
@@ -652,7 +656,7 @@ fn indexes_evaluate_fewer_distances() {
     }
 }
 
-fn refuses_bad_queries(kind: Kind, index: &Erased) {
+fn assert_rejects_queries(kind: Kind, index: &Erased) {
     let one = Point::Vector(vec![1.0]);
     assert_eq!(index.within(&one, -1.0).unwrap_err(), Error::Radius { radius: -1.0 });
     assert!(matches!(index.within(&one, f32::NAN), Err(Error::Radius { .. })));
@@ -681,7 +685,7 @@ fn invalid_points_queries_and_parameters_are_rejected() {
         let error = refused(kind, &vectors(&[0.0, f32::NAN], 1), &euclidean);
         assert!(matches!(error, Error::NotItself { point: 1, .. }), "{kind}: {error}");
         let points = (0..100u8).map(f32::from).collect::<Vec<f32>>();
-        refuses_bad_queries(kind, &built(kind, &vectors(&points, 1), &euclidean));
+        assert_rejects_queries(kind, &built(kind, &vectors(&points, 1), &euclidean));
     }
     let clusters = Kind::ListOfClusters(ClusterSize::Points(1));
     let error = refused(clusters, &vectors(&[f32::MAX, f32::MIN], 1), &euclidean);
@@ -703,7 +707,6 @@ fn invalid_points_queries_and_parameters_are_rejected() {
     assert!(matches!(error, Error::NotItself { .. }), "{error}");
 }
 
-/// An unsorted set has no distance.
 #[test]
 fn unsorted_sets_are_rejected() {
     let jaccard = on::<[u32], _>(Jaccard);
@@ -719,8 +722,7 @@ fn unsorted_sets_are_rejected() {
     }
 }
 
-/// Tests many queries on any number of threads, including more threads than queries, with one query
-/// that fails.
+/// Uses different numbers of threads, including more threads than queries. One query fails.
 #[test]
 fn many_queries_on_any_number_of_threads() {
     let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);
@@ -746,7 +748,7 @@ fn many_queries_on_any_number_of_threads() {
     assert_eq!(answers.iter().map(is_nan).collect::<Vec<_>>(), [false, true, false, false, false]);
 }
 
-/// A distance defined by a closure, with the error that it claims.
+/// A distance defined by a closure, with the relative error that it claims.
 struct ClaimedMetric<F>(F, f32);
 
 impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for ClaimedMetric<F> {
@@ -776,7 +778,6 @@ impl Metric<[f32]> for ContradictoryMetric {
     }
 }
 
-/// `check` distinguishes metrics from other distances.
 #[test]
 fn check_distinguishes_metrics_from_other_distances() {
     let mut random = Random::new(3);
@@ -821,8 +822,8 @@ fn check_distinguishes_metrics_from_other_distances() {
     let error = check(&line, &ClaimedMetric(exact, 0.0), 64, 0).unwrap_err();
     assert!(matches!(error, Error::Triangle { .. }), "{error}");
     assert_eq!(check(&line, &ClaimedMetric(exact, 1e-5), 64, 0), Ok(()));
-    let apart = |a: &[f32], b: &[f32]| if a == b { 0.5 } else { 1.0 };
-    let error = check(&points, &ClaimedMetric(apart, 0.0), 64, 0).unwrap_err();
+    let never_zero = |a: &[f32], b: &[f32]| if a == b { 0.5 } else { 1.0 };
+    let error = check(&points, &ClaimedMetric(never_zero, 0.0), 64, 0).unwrap_err();
     assert!(matches!(error, Error::NotItself { .. }), "{error}");
     let refused =
         advise(&points, &ClaimedMetric(squared, 1e-6), Question::Nearest(3), 400, 0).unwrap_err();

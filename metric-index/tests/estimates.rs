@@ -92,7 +92,7 @@ fn advice_ranks_all_kinds() {
 }
 
 #[test]
-fn every_share_of_the_points() {
+fn subsets_of_a_round_robin_distribution() {
     let words: Strings = (0..10).map(|number| number.to_string()).collect();
     assert_eq!(Subset::every(&words, 1, 3).numbers(), [1, 4, 7]);
     assert_eq!(Subset::every(&words, 12, 3).len(), 0);

@@ -24,11 +24,11 @@ use samples::{brute, device, gaussian, threads, whole, words};
 /// The numbers of queries that the GPU and the CPU answered.
 #[derive(Debug, Default)]
 struct Report {
-    fast: usize,
+    by_gpu: usize,
     fell_back: usize,
 }
 
-/// Compares the answers of the GPU and the CPU.
+/// Compares the answers of the GPU with the answers of the CPU.
 fn compare<I: Index + Send>(
     name: &str,
     index: &Arc<I>,
@@ -60,7 +60,7 @@ where
                 "{name}, {question:?}, query {query}"
             );
         }
-        // Answer queries one at a time.
+        // Also answer queries one at a time.
         for query in 0..u32::try_from(queries.len().min(10)).unwrap() {
             let one = Subset::new(queries, vec![query]);
             let found = search.answer(&one, question, threads());
@@ -71,7 +71,7 @@ where
             );
         }
         println!("{name}, {question:?}: {} of {} fell back", found.fell_back, answers.len());
-        all.fast += answers.len() - found.fell_back;
+        all.by_gpu += answers.len() - found.fell_back;
         all.fell_back += found.fell_back;
     }
     all
@@ -117,7 +117,7 @@ fn vectors_of_many_shapes() {
             .into_iter()
             .chain([Question::Within(radius)]);
         let report = compare(name, &index, &queries, &questions.collect::<Vec<_>>());
-        assert!(report.fell_back <= report.fast / 100, "{name}: {report:?}");
+        assert!(report.fell_back <= report.by_gpu / 100, "{name}: {report:?}");
     }
     for (count, dimension) in
         // The last shape has more coordinates than `measure_all` keeps in shared memory.
@@ -148,7 +148,7 @@ fn vectors_of_many_shapes() {
 #[ignore = "needs a GPU"]
 fn ties_duplicates_and_invalid_queries() {
     for (name, metric) in FORMULAS {
-        // There are 256 different points, each about 40 times, sorted so that positions matter.
+        // There are 256 different points, each about 40 times. Equal points are adjacent.
         let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let points = Vectors::from(points);
@@ -188,7 +188,7 @@ fn ties_duplicates_and_invalid_queries() {
                 assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()));
             }
         }
-        // Unit vectors at tiny distances from each other.
+        // Vectors near a unit vector, at tiny distances from each other.
         for spread in [1e-3f32, 1e-6, 1e-8, 1e-11, 1e-15, 1e-20] {
             let near = |seed| {
                 let mut values: Vec<f32> =
@@ -217,10 +217,10 @@ fn ties_duplicates_and_invalid_queries() {
 #[test]
 #[ignore = "needs a GPU"]
 fn words_of_many_kinds() {
-    let all = [Question::Nearest(1), Question::Nearest(10), Question::Nearest(500)];
-    let radii = [0.0, 1.0, 1.5, 2.0, 3.0, 7.0, 1e9].map(Question::Within);
-    let questions: Vec<Question> = all.into_iter().chain(radii).collect();
-    let many: String = (0..400u32).filter_map(|at| char::from_u32(0x4E00 + at)).collect();
+    let nearest = [1, 10, 500].map(Question::Nearest);
+    let within = [0.0, 1.0, 1.5, 2.0, 3.0, 7.0, 1e9].map(Question::Within);
+    let questions: Vec<Question> = nearest.into_iter().chain(within).collect();
+    let many: String = (0..400u32).filter_map(|code| char::from_u32(0x4E00 + code)).collect();
     let kinds = [
         ("letters", "abcdefghñ𝄞", 12),
         ("dna", "acgt", 50),
@@ -245,7 +245,7 @@ fn words_of_many_kinds() {
 }
 
 /// Several handles to one GPU simulate several GPUs, and a small memory budget simulates points
-/// that do not fit.
+/// that do not fit in memory.
 #[test]
 #[ignore = "needs a GPU"]
 fn several_gpus_and_more_points_than_memory() {
@@ -311,7 +311,7 @@ fn real_points() {
         let dimension = lines[0].len();
         Vectors::new(lines.concat(), dimension).unwrap()
     };
-    let mut asked = 0;
+    let mut query_count = 0;
     let letter = numbers(&read("letter.csv"), 1);
     let final8 = numbers(&read("final8_10K.txt"), 0);
     let images = std::fs::read(folder.join("t10k.idx")).ok();
@@ -326,7 +326,7 @@ fn real_points() {
             let report =
                 compare(&format!("{name} {formula}"), &index, &&points, &[Question::Nearest(10)]);
             println!("{name} {formula}: {report:?}");
-            asked += report.fast;
+            query_count += report.by_gpu;
         }
     }
     for (name, queries) in [("dna.txt", 2_000), ("spanish-words.txt", 10_000)] {
@@ -334,8 +334,8 @@ fn real_points() {
         let (points, queries) = held_out(text.lines().map(str::trim), queries, 0);
         let index = brute(points, Edit);
         let questions = [Question::Within(1.0), Question::Within(3.0), Question::Nearest(10)];
-        asked += compare(name, &index, &queries, &questions).fast;
+        query_count += compare(name, &index, &queries, &questions).by_gpu;
     }
-    println!("{asked} queries, 0 differ");
-    assert!(asked >= 100_000, "{asked}");
+    println!("{query_count} queries, 0 differ");
+    assert!(query_count >= 100_000, "{query_count}");
 }

@@ -1,8 +1,11 @@
 //! Compares every index with brute force on real data. Run
-//! `METRIC_DATA=FOLDER cargo test --release -p metric-index --test real_data -- --ignored`. The
-//! folder contains `letter.csv` (UCI letter recognition: 20,000 rows of 16 small integers, of which
-//! 1,332 are repetitions), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values),
-//! `dna.txt` and `spanish-words.txt` (one string per line). A missing file is an error.
+//! `METRIC_DATA=FOLDER cargo test --release -p metric-index --test real_data -- --ignored`. A
+//! missing file is an error. The folder contains:
+//!
+//! * `letter.csv`: UCI letter recognition, 20,000 rows of 16 small integers, 1,332 of them
+//!   duplicates,
+//! * `final8_10K.txt` and `final8_query1K.txt`: histograms of 8 values,
+//! * `dna.txt` and `spanish-words.txt`: one string per line.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -33,13 +36,18 @@ fn histograms(name: &str) -> Vectors<f32> {
 }
 
 /// One type for the indexes of all metrics, so that each index is compiled once.
-type Built<'a, S> = AnyIndex<&'a S, &'a dyn Metric<<S as Points>::Point>>;
+type BuiltIndex<'a, S> = AnyIndex<&'a S, &'a dyn Metric<<S as Points>::Point>>;
 
-/// Compares an index with the oracle on some queries.
-fn agrees<'a, S: Points>(index: &Built<'a, S>, oracle: &Built<'a, S>, queries: &S, radii: &[f32]) {
-    let some: Vec<u32> =
+/// Compares an index with the oracle on a sample of the queries.
+fn assert_agrees<'a, S: Points>(
+    index: &BuiltIndex<'a, S>,
+    oracle: &BuiltIndex<'a, S>,
+    queries: &S,
+    radii: &[f32],
+) {
+    let sample: Vec<u32> =
         (0..u32::try_from(queries.len()).unwrap()).step_by(queries.len() / 40).collect();
-    for &query in &some {
+    for &query in &sample {
         let query = queries.point(query);
         for k in [1, 10, 100] {
             assert_eq!(index.nearest(query, k).unwrap(), oracle.nearest(query, k).unwrap());
@@ -50,36 +58,41 @@ fn agrees<'a, S: Points>(index: &Built<'a, S>, oracle: &Built<'a, S>, queries: &
     }
 }
 
-fn every_kind<S: Points>(points: &S, metric: &dyn Metric<S::Point>, queries: &S, radii: &[f32]) {
+fn check_every_kind<S: Points>(
+    points: &S,
+    metric: &dyn Metric<S::Point>,
+    queries: &S,
+    radii: &[f32],
+) {
     // The oracle measures one distance at a time, without blocks.
     let plain = CountingMetric::new(metric);
     let oracle = Kind::BruteForce.build(points, &plain as &dyn Metric<S::Point>).unwrap();
-    let boxes = metric.coordinates().map(|_| Kind::KdTree);
-    for kind in Kind::of_any_metric().into_iter().chain(boxes) {
-        agrees(&kind.build(points, metric).unwrap(), &oracle, queries, radii);
+    let kd_tree = metric.coordinates().map(|_| Kind::KdTree);
+    for kind in Kind::of_any_metric().into_iter().chain(kd_tree) {
+        assert_agrees(&kind.build(points, metric).unwrap(), &oracle, queries, radii);
     }
 }
 
 #[test]
 #[ignore = "needs METRIC_DATA"]
-fn letters_with_repetitions() {
+fn letters_with_duplicates() {
     let points = letters();
     let count = u32::try_from(points.len()).unwrap();
     let rows: Vec<Vec<u32>> =
         (0..count).map(|row| points.point(row).iter().map(|x| x.to_bits()).collect()).collect();
     let distinct: HashSet<&Vec<u32>> = rows.iter().collect();
     assert_eq!((rows.len(), distinct.len()), (20_000, 18_668));
-    every_kind(&points, &Euclidean, &points, &[0.0, 1.0, 2.5]);
-    every_kind(&points, &Manhattan, &points, &[0.0, 3.0]);
-    every_kind(&points, &Chebyshev, &points, &[0.0, 1.0]);
+    check_every_kind(&points, &Euclidean, &points, &[0.0, 1.0, 2.5]);
+    check_every_kind(&points, &Manhattan, &points, &[0.0, 3.0]);
+    check_every_kind(&points, &Chebyshev, &points, &[0.0, 1.0]);
     let oracle = BruteForce::new(&points, Euclidean).unwrap();
     let few = Vectors::new(points.values()[..16 * 300].to_vec(), 16).unwrap();
     let nearest = oracle.batch(&few, |_| Nearest::new(20));
     let within = oracle.batch(&few, |_| Within::new(2.0));
     for query in 0..300u32 {
-        let at = query as usize;
-        assert_eq!(nearest.get(at).map(<[_]>::to_vec), oracle.nearest(few.point(query), 20));
-        assert_eq!(within.get(at).map(<[_]>::to_vec), oracle.within(few.point(query), 2.0));
+        let index = query as usize;
+        assert_eq!(nearest.get(index).map(<[_]>::to_vec), oracle.nearest(few.point(query), 20));
+        assert_eq!(within.get(index).map(<[_]>::to_vec), oracle.within(few.point(query), 2.0));
     }
 }
 
@@ -88,7 +101,7 @@ fn letters_with_repetitions() {
 fn histograms_of_topics() {
     let points = histograms("final8_10K.txt");
     let queries = histograms("final8_query1K.txt");
-    every_kind(&points, &Euclidean, &queries, &[0.05, 0.2]);
+    check_every_kind(&points, &Euclidean, &queries, &[0.05, 0.2]);
 }
 
 #[test]
@@ -96,7 +109,7 @@ fn histograms_of_topics() {
 fn strings() {
     let lines = |name: &str, step: usize| text(name).lines().step_by(step).collect::<Strings>();
     let dna = lines("dna.txt", 4);
-    every_kind(&dna, &Edit, &dna, &[3.0, 10.0]);
+    check_every_kind(&dna, &Edit, &dna, &[3.0, 10.0]);
     let words = lines("spanish-words.txt", 9);
-    every_kind(&words, &Edit, &words, &[1.0, 2.0]);
+    check_every_kind(&words, &Edit, &words, &[1.0, 2.0]);
 }

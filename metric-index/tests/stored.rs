@@ -56,12 +56,12 @@ impl StoredPoints for Times {
     }
 }
 
-struct Apart;
+struct ClockDistance;
 
-impl Metric<u16> for Apart {
+impl Metric<u16> for ClockDistance {
     fn distance(&self, a: &u16, b: &u16) -> f32 {
-        let apart = a.abs_diff(*b);
-        f32::from(apart.min(1_440_u16.saturating_sub(apart)))
+        let difference = a.abs_diff(*b);
+        f32::from(difference.min(1_440_u16.saturating_sub(difference)))
     }
 
     fn relative_error(&self) -> f32 {
@@ -79,16 +79,16 @@ fn user_defined_points_can_be_stored() {
     };
     let kinds = [Kind::VpTree, Kind::MTree(8), Kind::SssTree(0.4)];
     for kind in kinds {
-        let index = kind.build(times(&mut next), Apart).unwrap();
+        let index = kind.build(times(&mut next), ClockDistance).unwrap();
         save(&index, &path).unwrap();
-        let again: AnyIndex<Times, Apart> = open(&path, Apart).unwrap();
-        same(&index, &again);
+        let again: AnyIndex<Times, ClockDistance> = open(&path, ClockDistance).unwrap();
+        assert_same_answers(&index, &again);
     }
     // Opening fails with a different type of store, and with values that the store rejects.
     let strings = open::<BruteForce<Strings, _>>(&path, Edit).unwrap_err();
     assert!(strings.to_string().contains("times of day"), "{strings}");
-    save(&BruteForce::new(Times(vec![1, 1_500]), Apart).unwrap(), &path).unwrap();
-    let refused = open::<BruteForce<Times, _>>(&path, Apart).err().unwrap().to_string();
+    save(&BruteForce::new(Times(vec![1, 1_500]), ClockDistance).unwrap(), &path).unwrap();
+    let refused = open::<BruteForce<Times, _>>(&path, ClockDistance).err().unwrap().to_string();
     assert!(refused.contains("1500 is not a minute"), "{refused}");
 }
 
@@ -116,7 +116,7 @@ fn sets(count: usize) -> Sets {
     Sets::new((0..count).map(&mut set)).unwrap()
 }
 
-fn same<I: Index, J: Index<Points = I::Points>>(a: &I, b: &J)
+fn assert_same_answers<I: Index, J: Index<Points = I::Points>>(a: &I, b: &J)
 where
     <I::Points as Points>::Point: Debug,
 {
@@ -135,14 +135,14 @@ where
 {
     save(index, path).unwrap();
     let opened: I = open(path, metric).unwrap();
-    same(index, &opened);
+    assert_same_answers(index, &opened);
     let again = path.with_extension("again");
     save(&opened, &again).unwrap();
-    assert!(std::fs::read(path).unwrap() == std::fs::read(again).unwrap(), "other bytes");
+    assert!(std::fs::read(path).unwrap() == std::fs::read(again).unwrap(), "different bytes");
     opened
 }
 
-fn every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
+fn reopen_every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
     for kind in kinds {
         let index = kind.build(points.clone(), Euclidean).unwrap();
         reopen(&index, Euclidean, path);
@@ -157,10 +157,10 @@ fn every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
 fn every_index_can_be_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
-    let more = ["lc:3", "egnat:3x2", "m-tree:4"].map(|kind| kind.parse().unwrap());
-    let kinds: Vec<Kind> = Kind::all().into_iter().chain(more).collect();
+    let variants = ["lc:3", "egnat:3x2", "m-tree:4"].map(|kind| kind.parse().unwrap());
+    let kinds: Vec<Kind> = Kind::all().into_iter().chain(variants).collect();
     for count in [0, 1, 2, 40, 700] {
-        every_kind(&kinds, &vectors(count), &path);
+        reopen_every_kind(&kinds, &vectors(count), &path);
         // An index is stored separately from its points, so one kind suffices for the other stores.
         let words = VpTree::build(words(count), Edit).unwrap();
         reopen(&words, Edit, &path);
@@ -176,8 +176,8 @@ fn every_index_can_be_reopened() {
 /// Metrics without a name are recognized by distances.
 #[test]
 fn a_different_unnamed_metric_is_rejected() {
-    struct Nameless;
-    impl Metric<[f32]> for Nameless {
+    struct UnnamedMetric;
+    impl Metric<[f32]> for UnnamedMetric {
         fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
             Manhattan.distance(a, b)
         }
@@ -189,7 +189,7 @@ fn a_different_unnamed_metric_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     save(&VpTree::build(vectors(100), Euclidean).unwrap(), &path).unwrap();
-    let refused = open::<VpTree<Vectors<f32>, _>>(&path, Nameless).err().unwrap();
+    let refused = open::<VpTree<Vectors<f32>, _>>(&path, UnnamedMetric).err().unwrap();
     assert!(matches!(refused.problem, StoreProblem::Metric { .. }), "{refused}");
 }
 
@@ -223,7 +223,7 @@ fn files_name_their_metric_and_parameters() {
 /// Removed points stay removed, and points can be added to an opened index.
 #[test]
 fn changed_indexes_can_be_reopened() {
-    fn changes<I: DynamicIndex<Points = Vectors<f32>, Metric = Euclidean> + StoredIndex>(
+    fn check_changes<I: DynamicIndex<Points = Vectors<f32>, Metric = Euclidean> + StoredIndex>(
         mut index: I,
         path: &Path,
     ) {
@@ -239,50 +239,50 @@ fn changed_indexes_can_be_reopened() {
             let new = [0.1, next(9) as f32, 0.2];
             assert_eq!(index.insert(&new), opened.insert(&new));
         }
-        same(&index, &opened);
+        assert_same_answers(&index, &opened);
         reopen(&opened, Euclidean, path);
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     let options = EgnatOptions { arity: 4, bucket: 5 };
-    changes(Egnat::build(vectors(600), Euclidean, options).unwrap(), &path);
-    changes(MTree::build(vectors(600), Euclidean, 6).unwrap(), &path);
+    check_changes(Egnat::build(vectors(600), Euclidean, options).unwrap(), &path);
+    check_changes(MTree::build(vectors(600), Euclidean, 6).unwrap(), &path);
     let mut tree = MTree::build(vectors(50), Euclidean, 4).unwrap();
     (0..50).for_each(|point| assert!(tree.remove(point).unwrap()));
     assert_eq!(reopen(&tree, Euclidean, &path).len(), 0);
 }
 
-type Trees<M> = VpTree<Vectors<f32>, M>;
+type Tree<M> = VpTree<Vectors<f32>, M>;
 
 #[test]
 fn other_kinds_of_files_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
     save(&VpTree::build(vectors(100), Euclidean).unwrap(), &path).unwrap();
-    let metric = open::<Trees<Manhattan>>(&path, Manhattan).unwrap_err();
+    let metric = open::<Tree<Manhattan>>(&path, Manhattan).unwrap_err();
     assert!(matches!(metric.problem, StoreProblem::MetricName { .. }), "{metric}");
     assert!(metric.to_string().contains("euclidean, not with manhattan"), "{metric}");
     let kind = open::<BruteForce<Vectors<f32>, _>>(&path, Euclidean).unwrap_err();
     assert!(matches!(kind.problem, StoreProblem::Kind { .. }), "{kind}");
     let points = open::<VpTree<Strings, _>>(&path, Edit).unwrap_err();
     assert!(matches!(points.problem, StoreProblem::Kind { .. }), "{points}");
-    let missing = open::<Trees<Euclidean>>(&folder.path().join("none"), Euclidean).unwrap_err();
+    let missing = open::<Tree<Euclidean>>(&folder.path().join("none"), Euclidean).unwrap_err();
     assert!(matches!(missing.problem, StoreProblem::File(FileProblem::Read(_))), "{missing}");
     assert!(missing.to_string().contains("none"));
     std::fs::write(&path, "no index").unwrap();
-    let other = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
+    let other = open::<Tree<Euclidean>>(&path, Euclidean).unwrap_err();
     assert!(matches!(other.problem, StoreProblem::NoIndex), "{other}");
     std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{}").unwrap();
-    let other = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
+    let other = open::<Tree<Euclidean>>(&path, Euclidean).unwrap_err();
     assert!(matches!(other.problem, StoreProblem::File(FileProblem::Other { .. })), "{other}");
     std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{,").unwrap();
-    let damaged = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
+    let damaged = open::<Tree<Euclidean>>(&path, Euclidean).unwrap_err();
     assert!(
         matches!(damaged.problem, StoreProblem::File(FileProblem::NotSafetensors { .. })),
         "{damaged}"
     );
     std::fs::write(&path, "").unwrap();
-    assert!(open::<Trees<Euclidean>>(&path, Euclidean).is_err());
+    assert!(open::<Tree<Euclidean>>(&path, Euclidean).is_err());
     let nowhere = folder.path().join("no/such/folder");
     assert!(save(&VpTree::build(vectors(3), Euclidean).unwrap(), &nowhere).is_err());
 }
@@ -294,16 +294,16 @@ fn different_versions_are_rejected() {
     save(&VpTree::build(vectors(3), Euclidean).unwrap(), &path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let version = br#"\"version\":1"#;
-    let at = bytes.windows(version.len()).position(|some| some == version).unwrap();
-    let mut other = bytes;
-    other[at + version.len() - 1] = b'2';
-    std::fs::write(&path, other).unwrap();
-    let refused = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err().to_string();
+    let offset = bytes.windows(version.len()).position(|window| window == version).unwrap();
+    let mut changed = bytes;
+    changed[offset + version.len() - 1] = b'2';
+    std::fs::write(&path, changed).unwrap();
+    let refused = open::<Tree<Euclidean>>(&path, Euclidean).unwrap_err().to_string();
     assert!(refused.ends_with("an index of version 2; this build reads version 1"), "{refused}");
 }
 
-/// A file with any changed byte is rejected, or the change has no effect (blanks between header and
-/// arrays).
+/// A file with any changed byte is rejected, unless the change has no effect, such as in the spaces
+/// between header and arrays.
 #[test]
 fn every_changed_byte_is_detected() {
     let folder = tempfile::tempdir().unwrap();
@@ -312,16 +312,17 @@ fn every_changed_byte_is_detected() {
     save(&tree, &path).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let mut accepted = 0;
-    for at in 0..bytes.len() {
+    for offset in 0..bytes.len() {
         let mut changed = bytes.clone();
-        changed[at] ^= 1 << (at % 8);
+        changed[offset] ^= 1 << (offset % 8);
         std::fs::write(&path, &changed).unwrap();
         if let Ok(opened) = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean) {
-            same(&tree, &opened);
+            assert_same_answers(&tree, &opened);
             accepted += 1;
         }
-        std::fs::write(&path, &bytes[..at]).unwrap();
-        assert!(open::<VpTree<Vectors<f32>, _>>(&path, Euclidean).is_err(), "cut at {at}");
+        std::fs::write(&path, &bytes[..offset]).unwrap();
+        let opened = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean);
+        assert!(opened.is_err(), "truncated at {offset}");
     }
     assert!(accepted < 70, "{accepted} of {}", bytes.len());
 }
@@ -347,7 +348,7 @@ fn no_file_panics() {
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
 
-/// No search runs in a cycle, whatever child number a node contains.
+/// No search runs in a cycle, regardless of the child numbers in the file.
 #[test]
 fn no_file_hangs() {
     let folder = tempfile::tempdir().unwrap();
@@ -361,15 +362,18 @@ fn no_file_hangs() {
         let kind: Kind = kind.parse().unwrap();
         save(&kind.build(vectors(30), Euclidean).unwrap(), &path).unwrap();
         let (_, arrays) = contents(&path);
-        let (_, _, below) = arrays.iter().find(|(name, ..)| *name == array).unwrap();
-        for (at, number) in (0..below.len() / 4).flat_map(|at| (0..8u32).map(move |n| (at, n))) {
+        let (_, _, children) = arrays.iter().find(|(name, ..)| *name == array).unwrap();
+        let count = children.len() / 4;
+        for (index, number) in (0..count).flat_map(|index| (0..8u32).map(move |n| (index, n))) {
             let (header, mut arrays) = contents(&path);
-            let (_, _, below) = arrays.iter_mut().find(|(name, ..)| *name == array).unwrap();
-            below[at * 4..at * 4 + 4].copy_from_slice(&number.to_le_bytes());
+            let (_, _, children) = arrays.iter_mut().find(|(name, ..)| *name == array).unwrap();
+            children[index * 4..index * 4 + 4].copy_from_slice(&number.to_le_bytes());
             write_contents(header, &arrays, &forged);
-            let Ok(index) = open::<AnyIndex<Vectors<f32>, _>>(&forged, Euclidean) else { continue };
-            let mut search = Search::start(&index, &[0.1, 0.2, 0.3], Within::new(9.0)).unwrap();
-            assert!(search.work(1_000).unwrap(), "{kind}: {array}[{at}] = {number}");
+            let Ok(opened) = open::<AnyIndex<Vectors<f32>, _>>(&forged, Euclidean) else {
+                continue;
+            };
+            let mut search = Search::start(&opened, &[0.1, 0.2, 0.3], Within::new(9.0)).unwrap();
+            assert!(search.work(1_000).unwrap(), "{kind}: {array}[{index}] = {number}");
         }
     }
 }
@@ -414,9 +418,10 @@ fn write_contents(
     container::write(path, "metric-index", header.to_string(), contents).unwrap();
 }
 
+/// Writes a copy of a file with random changes and valid checksums.
 fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     let (mut header, mut arrays) = contents(path);
-    // Change one or two arrays, or remove their last value.
+    // Change a value of one or two arrays, or remove their last value.
     for _ in 0..=next(2) {
         let which = next(arrays.len());
         let (_, dtype, bytes) = &mut arrays[which];
@@ -425,15 +430,15 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
         if count == 0 {
             continue;
         }
-        let at = next(count) * size;
+        let offset = next(count) * size;
         match next(4) {
             0 => bytes.truncate(bytes.len() - size),
-            1 => bytes[at] = u8::try_from(next(256)).unwrap(),
+            1 => bytes[offset] = u8::try_from(next(256)).unwrap(),
             2 => {
                 let from = next(count) * size;
-                bytes.copy_within(from..from + size, at);
+                bytes.copy_within(from..from + size, offset);
             }
-            _ => bytes[at..at + size].fill(u8::try_from(next(2)).unwrap() * 255),
+            _ => bytes[offset..offset + size].fill(u8::try_from(next(2)).unwrap() * 255),
         }
     }
     let numbers = header["numbers"].as_object_mut().unwrap();
@@ -444,7 +449,7 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     write_contents(header, &arrays, forged);
 }
 
-/// Reverses ranges of the order of the points, and of their distances.
+/// Reverses ranges of the arrays with the given names.
 fn reverse_ranges(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::Range<usize>]) {
     for (name, _, bytes) in &mut arrays.1 {
         if names.contains(name) {
@@ -461,7 +466,7 @@ fn reverse_ranges(arrays: &mut Contents, names: [&str; 2], ranges: &[std::ops::R
 fn unsorted_leaves_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
-    // A vantage point and two full leaves.
+    // The tree consists of a vantage point and two full leaves.
     let leaf = VpTree::leaf_size(&vectors(1), &Euclidean) as usize;
     let points = vectors(2 * leaf + 1);
     save(&VpTree::build(points, Euclidean).unwrap(), &path).unwrap();

@@ -20,14 +20,14 @@ pub struct Array<T>(Storage<T>);
 #[derive(Clone)]
 enum Storage<T> {
     Owned(Vec<T>),
-    Within { file: Arc<Bytes>, bytes: Range<usize> },
+    Shared { file: Arc<Bytes>, bytes: Range<usize> },
 }
 
 impl<T: Pod> Array<T> {
     /// Returns the array in `file[bytes]`, or `None` if the range is out of bounds or misaligned.
-    pub(crate) fn within(file: &Arc<Bytes>, bytes: Range<usize>) -> Option<Self> {
+    pub(crate) fn from_file(file: &Arc<Bytes>, bytes: Range<usize>) -> Option<Self> {
         bytemuck::try_cast_slice::<u8, T>(file.get(bytes.clone())?).ok()?;
-        Some(Self(Storage::Within { file: Arc::clone(file), bytes }))
+        Some(Self(Storage::Shared { file: Arc::clone(file), bytes }))
     }
 
     /// Returns a range of the values. Values in a file are not copied.
@@ -41,19 +41,19 @@ impl<T: Pod> Array<T> {
     /// assert_eq!(Array::from(vec![1, 2, 3]).slice(1..3)[..], [2, 3]);
     /// ```
     #[must_use]
-    pub fn slice(&self, values: Range<usize>) -> Self {
+    pub fn slice(&self, range: Range<usize>) -> Self {
         match &self.0 {
-            Storage::Owned(owned) => Self(Storage::Owned(owned[values].to_vec())),
-            Storage::Within { file, bytes } => {
-                assert!(values.start <= values.end && values.end <= self.len(), "out of range");
+            Storage::Owned(values) => Self(Storage::Owned(values[range].to_vec())),
+            Storage::Shared { file, bytes } => {
+                assert!(range.start <= range.end && range.end <= self.len(), "out of range");
                 let offset = |value: usize| bytes.start + value * size_of::<T>();
-                let bytes = offset(values.start)..offset(values.end);
-                Self(Storage::Within { file: Arc::clone(file), bytes })
+                let bytes = offset(range.start)..offset(range.end);
+                Self(Storage::Shared { file: Arc::clone(file), bytes })
             }
         }
     }
 
-    /// Returns the values for modification. Values in a file are copied first.
+    /// Returns the values as a mutable vector. Values in a file are copied first.
     ///
     /// ```
     /// use array_file::array::Array;
@@ -63,12 +63,12 @@ impl<T: Pod> Array<T> {
     /// assert_eq!(array.len(), 3);
     /// ```
     pub fn to_mut(&mut self) -> &mut Vec<T> {
-        if let Storage::Within { .. } = self.0 {
+        if let Storage::Shared { .. } = self.0 {
             self.0 = Storage::Owned(self.to_vec());
         }
         match &mut self.0 {
             Storage::Owned(values) => values,
-            Storage::Within { .. } => unreachable!("values in a file were copied above"),
+            Storage::Shared { .. } => unreachable!("values in a file were copied above"),
         }
     }
 }
@@ -85,7 +85,7 @@ impl<T: Pod> Deref for Array<T> {
     fn deref(&self) -> &[T] {
         match &self.0 {
             Storage::Owned(values) => values,
-            Storage::Within { file, bytes } => bytemuck::cast_slice(&file[bytes.clone()]),
+            Storage::Shared { file, bytes } => bytemuck::cast_slice(&file[bytes.clone()]),
         }
     }
 }

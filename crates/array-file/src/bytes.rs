@@ -1,4 +1,4 @@
-//! The bytes of a file, which are read into memory or mapped.
+//! The bytes of a file, read into memory or memory-mapped.
 
 use std::fmt;
 use std::fs::File;
@@ -71,7 +71,7 @@ impl Bytes {
         Ok(Self(Storage::Mapped(map)))
     }
 
-    /// Copies bytes in memory.
+    /// Copies `bytes` into new memory.
     ///
     /// # Errors
     /// Fails if there is not enough memory.
@@ -85,8 +85,8 @@ impl Bytes {
         let mut words = Vec::new();
         let count = length.div_ceil(size_of::<u64>());
         with_fallible_allocation(|| words.try_reserve_exact(count)).map_err(|_| {
-            let what = format!("not enough memory for its {length} bytes");
-            io::Error::new(io::ErrorKind::OutOfMemory, what)
+            let message = format!("not enough memory for its {length} bytes");
+            io::Error::new(io::ErrorKind::OutOfMemory, message)
         })?;
         words.resize(count, 0);
         Ok(Self(Storage::Owned { words, length }))

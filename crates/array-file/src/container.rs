@@ -57,7 +57,7 @@ pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// The noun for a file of this format in messages, such as "a model".
+    /// The name for a file of this format in error messages, such as "a model".
     pub what: &'static str,
     /// The key of the JSON document in the file's metadata.
     pub key: &'static str,
@@ -67,7 +67,7 @@ pub struct Format {
     pub version: u32,
 }
 
-/// Checks an array against its stored checksum `written`.
+/// Checks an array against its `stored` checksum.
 ///
 /// # Errors
 /// Fails if the checksums differ, or if no checksum is stored.
@@ -75,21 +75,21 @@ pub struct Format {
 /// ```
 /// use array_file::container::check_checksum;
 ///
-/// let written = "cbf43926".to_owned();
-/// assert!(check_checksum("digits", b"123456789", Some(&written)).is_ok());
-/// assert!(check_checksum("digits", b"987654321", Some(&written)).is_err());
+/// let stored = "cbf43926".to_owned();
+/// assert!(check_checksum("digits", b"123456789", Some(&stored)).is_ok());
+/// assert!(check_checksum("digits", b"987654321", Some(&stored)).is_err());
 /// assert!(check_checksum("digits", b"123456789", None).is_err());
 /// ```
 pub fn check_checksum(
     array: &str,
     bytes: &[u8],
-    written: Option<&String>,
+    stored: Option<&String>,
 ) -> Result<(), FileProblem> {
     let found = checksum(bytes);
-    if Some(&found) == written {
+    if Some(&found) == stored {
         return Ok(());
     }
-    let expected = written.cloned().unwrap_or_default();
+    let expected = stored.cloned().unwrap_or_default();
     Err(FileProblem::Checksum { array: array.to_owned(), found, expected })
 }
 
@@ -102,9 +102,9 @@ pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
 
-/// Writes a file completely or not at all. The same contents always give the same bytes.
+/// Writes a file completely or not at all. The same contents always produce the same bytes.
 ///
-/// `program` is the key of the JSON document.
+/// `key` is the key of the JSON document in the file's metadata.
 ///
 /// # Errors
 /// Fails if the file cannot be written; the previous file is then unchanged.
@@ -121,11 +121,11 @@ pub fn checksum(bytes: &[u8]) -> String {
 /// ```
 pub fn write(
     path: &Path,
-    program: &str,
+    key: &str,
     json: String,
     arrays: Vec<Part<'_>>,
 ) -> Result<(), OutputError> {
-    write_to(Output::open(path)?, program, json, arrays)
+    write_to(Output::open(path)?, key, json, arrays)
 }
 
 /// Writes a file to an output that was opened earlier, and commits it.
@@ -146,11 +146,11 @@ pub fn write(
 /// ```
 pub fn write_to(
     mut output: Output,
-    program: &str,
+    key: &str,
     json: String,
     arrays: Vec<Part<'_>>,
 ) -> Result<(), OutputError> {
-    let written = fill(&mut output, program, json, arrays);
+    let written = write_contents(&mut output, key, json, arrays);
     written.map_err(|source| output.error(source))?;
     output.commit()
 }
@@ -158,7 +158,7 @@ pub fn write_to(
 /// Returns the bytes of the file that [`write_to`] would write.
 ///
 /// # Errors
-/// Fails if the names or sizes of the arrays do not fit the format.
+/// Fails if the names or sizes of the arrays are not valid in the format.
 ///
 /// ```
 /// use array_file::container::{Dtype, to_bytes};
@@ -167,13 +167,18 @@ pub fn write_to(
 /// assert!(bytes.ends_with(&[1, 2]));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn to_bytes(program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<Vec<u8>> {
+pub fn to_bytes(key: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fill(&mut bytes, program, json, arrays)?;
+    write_contents(&mut bytes, key, json, arrays)?;
     Ok(bytes)
 }
 
-fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
+fn write_contents(
+    out: &mut dyn Write,
+    key: &str,
+    json: String,
+    arrays: Vec<Part<'_>>,
+) -> io::Result<()> {
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));
@@ -186,7 +191,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
         let shape = vec![bytes.len() / (dtype.bitsize() / 8)];
         (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
     });
-    let metadata = HashMap::from([(program.to_owned(), json)]);
+    let metadata = HashMap::from([(key.to_owned(), json)]);
     let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(io::Error::other)?;
     let mut header = serde_json::to_vec(&metadata)?;
     header.resize((header.len() + 8).next_multiple_of(ALIGNMENT) - 8, b' ');
@@ -215,7 +220,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
 #[derive(Debug)]
 pub struct Container {
     bytes: Arc<Bytes>,
-    /// The noun for the expected file in messages, such as "a model".
+    /// The name for the expected file in error messages, such as "a model".
     what: &'static str,
     /// The offset of the first array, in bytes.
     start: usize,
@@ -224,7 +229,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// Reads the header of a file. `what` is the noun for the file in messages, such as "a model".
+    /// Reads the header of a file. Error messages call the file `what`, for example "a model".
     ///
     /// # Errors
     /// Fails if the file is not a safetensors file, or is damaged.
@@ -246,11 +251,11 @@ impl Container {
         Ok(Self { bytes: Arc::new(bytes), what, start: 8 + header, metadata, unread })
     }
 
-    /// Returns the parsed JSON document of a format. Checks the version first, to report a clear
-    /// error for files of other versions.
+    /// Parses and returns the JSON document of a file in the given format. The version is checked
+    /// first, so that a file of another version gets a clear error.
     ///
     /// # Errors
-    /// Fails if the document is missing or damaged, or has another format or version.
+    /// Fails if the document is missing, damaged or invalid, or has another format or version.
     ///
     /// ```
     /// use array_file::{Bytes, FileProblem};
@@ -285,7 +290,7 @@ impl Container {
         serde_json::from_value(value).map_err(FileProblem::Settings)
     }
 
-    /// Returns the unparsed JSON document with the key `program`.
+    /// Returns the unparsed JSON document with the given key.
     ///
     /// # Errors
     /// Fails if there is no such document.
@@ -302,15 +307,15 @@ impl Container {
     /// assert!(file.json("products").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn json(&self, program: &str) -> Result<String, FileProblem> {
-        let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(program));
+    pub fn json(&self, key: &str) -> Result<String, FileProblem> {
+        let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(key));
         text.cloned().ok_or(FileProblem::Other { expected: self.what })
     }
 
     /// Checks the JSON document against its stored checksum.
     ///
     /// # Errors
-    /// Fails if the checksums differ.
+    /// Fails if the checksums differ, or if no checksum is stored.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -332,7 +337,7 @@ impl Container {
         }
     }
 
-    /// Returns whether the name of an unread array starts with `start`.
+    /// Returns whether the name of any unread array starts with `prefix`.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -345,8 +350,8 @@ impl Container {
     /// assert!(file.has("num") && !file.has("words"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn has(&self, start: &str) -> bool {
-        self.unread.iter().any(|name| name.starts_with(start))
+    pub fn has(&self, prefix: &str) -> bool {
+        self.unread.iter().any(|name| name.starts_with(prefix))
     }
 
     /// Returns the name of an array that has not been read yet, if there is one.
@@ -398,6 +403,6 @@ impl Container {
         }
         self.unread.retain(|unread| unread != name);
         let (start, end) = info.data_offsets;
-        Array::within(&self.bytes, self.start + start..self.start + end).ok_or_else(wrong)
+        Array::from_file(&self.bytes, self.start + start..self.start + end).ok_or_else(wrong)
     }
 }

@@ -7,7 +7,7 @@ use safetensors::SafeTensorError;
 use crate::hint::hint_to_read;
 use crate::output::{OutputError, OutputProblem};
 
-/// An error of an array file, such as a model, vectors or an index.
+/// An error in reading or writing an array file, such as a model, vectors or an index.
 ///
 /// ```
 /// use array_file::FileProblem;
@@ -18,7 +18,7 @@ use crate::output::{OutputError, OutputProblem};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
-    /// The file could not be read: the system reported an error, or there is too little memory.
+    /// The file could not be read: the system reported an error, or there is not enough memory.
     #[error("{}", read_message(.0))]
     Read(#[source] io::Error),
     /// The file could not be written.
@@ -27,7 +27,7 @@ pub enum FileProblem {
     /// The file is not a safetensors file, or is damaged.
     #[error("not {expected}, or cut short or damaged: {source}")]
     NotSafetensors {
-        /// The noun for the expected file, such as "a model".
+        /// The name for the expected file, such as "a model".
         expected: &'static str,
         /// The underlying error.
         source: SafeTensorError,
@@ -35,13 +35,13 @@ pub enum FileProblem {
     /// The file is a safetensors file of another format.
     #[error("not {expected}, but another safetensors file")]
     Other {
-        /// The noun for the expected file, such as "a model".
+        /// The name for the expected file, such as "a model".
         expected: &'static str,
     },
     /// The file has an unsupported version of the format.
     #[error("{expected} of version {found}; this build reads version {supported}")]
     Version {
-        /// The noun for the file, such as "a model".
+        /// The name for the expected file, such as "a model".
         expected: &'static str,
         /// The version of the file; 0 if it has none.
         found: u64,
@@ -54,19 +54,19 @@ pub enum FileProblem {
     /// The JSON document does not match its checksum.
     #[error("its settings are damaged: their checksum differs")]
     SettingsChecksum,
-    /// An array is missing.
+    /// A required array is missing.
     #[error("array `{array}` is missing")]
     Missing {
         /// The array's name.
         array: String,
     },
-    /// An array is unknown.
+    /// The file contains an unknown array.
     #[error("array `{array}` is unknown")]
     Unknown {
         /// The array's name.
         array: String,
     },
-    /// An array has another type or shape.
+    /// An array has an unexpected type or shape.
     #[error("array `{array}` is {found}, expected a vector of {expected}")]
     WrongType {
         /// The array's name.

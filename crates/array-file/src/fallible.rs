@@ -24,6 +24,6 @@ pub(crate) fn with_fallible_allocation<R>(allocate: impl FnOnce() -> R) -> R {
 /// assert!(!array_file::handles_failed_allocation());
 /// ```
 pub fn handles_failed_allocation() -> bool {
-    // A thread that is exiting no longer has the flag.
+    // The flag of a thread that is exiting may already be destroyed.
     IS_FALLIBLE.try_with(Cell::get).unwrap_or(false)
 }

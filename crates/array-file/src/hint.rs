@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-/// Returns advice for the user if a file cannot be read.
+/// Returns advice for the user after a failed read, or `None` if there is none for this error.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -21,7 +21,7 @@ pub fn hint_to_read(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// Returns advice for the user if a file cannot be written.
+/// Returns advice for the user after a failed write, or `None` if there is none for this error.
 ///
 /// ```
 /// use std::io::ErrorKind;

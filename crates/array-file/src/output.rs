@@ -47,14 +47,14 @@ use temporary::TemporaryFile;
 
 /// The inputs of a command, and the outputs that it has opened so far.
 ///
-/// No output may be an input or another output.
+/// No output may be the same file as an input or another output.
 ///
-/// Files are compared by device and inode, which identifies a file under several names and through
+/// Files are compared by device and inode, so that a file is recognized under any name and through
 /// links.
 #[derive(Debug, Default)]
 pub struct Outputs {
     inputs: Inputs,
-    taken: Vec<(Identity, PathBuf)>,
+    opened: Vec<(Identity, PathBuf)>,
 }
 
 impl Outputs {
@@ -63,7 +63,7 @@ impl Outputs {
         self.inputs.add(path);
     }
 
-    /// Opens an output like [`Output::open`].
+    /// Opens an output like [`Output::open`], and compares it with the inputs and other outputs.
     ///
     /// # Errors
     /// Fails if the output is an input or another output, or cannot be written.
@@ -71,35 +71,35 @@ impl Outputs {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
         let destination = Destination::of(path).map_err(fail)?;
         let (identity, regular) = destination.identity().map_err(fail)?;
-        // Text appended to an input would be read again. A terminal or a pipe can be both input and
+        // Output to an input would be read again. A terminal or a pipe can be both input and
         // output.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
         {
             return Err(fail(OutputProblem::IsInput { input: input.to_owned() }));
         }
-        if let Some((_, other)) = self.taken.iter().find(|(taken, _)| *taken == identity) {
+        if let Some((_, other)) = self.opened.iter().find(|(opened, _)| *opened == identity) {
             return Err(fail(OutputProblem::IsOutput { other: other.clone() }));
         }
-        let output = Output::at(path, destination)?;
+        let output = Output::open_destination(path, destination)?;
         if identity != Identity::Device {
-            self.taken.push((identity, path.to_owned()));
+            self.opened.push((identity, path.to_owned()));
         }
         Ok(output)
     }
 
     /// Returns whether standard output is an opened output, under any name.
     pub fn include_standard_output(&self) -> bool {
-        self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
+        self.opened.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
     }
 }
 
 /// A file or a stream that is being written.
 ///
-/// A file is written to a temporary file in the folder of its target. [`Output::commit`] renames
-/// the temporary file to the target and gives it the permissions of the file that it replaces. A
-/// symbolic link is kept, and its target is replaced. Dropping the output without a commit leaves
-/// everything unchanged.
+/// A file is written to a temporary file in the folder of its target, with the permissions of the
+/// file that it replaces. [`Output::commit`] renames the temporary file to the target. A symbolic
+/// link is kept, and its target is replaced. Dropping the output without a commit leaves everything
+/// unchanged.
 ///
 /// Streams are written directly: `-` (standard output), `/dev/stdout`, `/dev/fd/N` and other open
 /// descriptors of this process, pipes, terminals and devices.
@@ -129,7 +129,7 @@ impl Output {
     /// ```
     pub fn open(path: &Path) -> Result<Self, OutputError> {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
-        Self::at(path, Destination::of(path).map_err(fail)?)
+        Self::open_destination(path, Destination::of(path).map_err(fail)?)
     }
 
     /// Opens standard output.
@@ -140,11 +140,10 @@ impl Output {
         Self::open(Path::new(STANDARD))
     }
 
-    fn at(path: &Path, destination: Destination) -> Result<Self, OutputError> {
+    fn open_destination(path: &Path, destination: Destination) -> Result<Self, OutputError> {
         let sink = match destination {
-            Destination::Descriptor(number) => {
-                destination::descriptor(number).map(|file| Sink::Stream(BufWriter::new(file)))
-            }
+            Destination::Descriptor(number) => destination::duplicate_descriptor(number)
+                .map(|file| Sink::Stream(BufWriter::new(file))),
             Destination::Device(device) => {
                 let file = File::options().write(true).open(device);
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
@@ -174,17 +173,18 @@ impl Output {
     /// Writes buffered data. If the output is a file, syncs it and renames it to its target.
     ///
     /// # Errors
-    /// Fails if any of these steps fails. The previous file is then unchanged.
+    /// Fails if any of these steps fails. The previous file is then unchanged, unless the only
+    /// failure is that the folder cannot be synced after the rename.
     pub fn commit(self) -> Result<(), OutputError> {
         let Self { path, sink } = self;
-        let done = match sink {
+        let result = match sink {
             Sink::Stream(mut out) => out.flush(),
             Sink::File { out, target } => match out.into_inner() {
                 Ok(temporary) => temporary.persist(&target),
                 Err(error) => Err(error.into_error()),
             },
         };
-        done.map_err(|source| OutputError::write(&path, source))
+        result.map_err(|source| OutputError::write(&path, source))
     }
 }
 

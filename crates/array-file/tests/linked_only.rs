@@ -9,7 +9,7 @@ use array_file::output::Output;
 /// The environment variable that is set in the child process, whose stderr is closed.
 const CHILD: &str = "LINKED_ONLY_CHILD";
 
-/// Rust has replaced the closed stderr by `/dev/null`. Only code that ran before `main` can have
+/// Rust has replaced the closed stderr with `/dev/null`. Only code that ran before `main` can have
 /// recorded that stderr was closed.
 #[test]
 fn nothing_runs_before_main() {
@@ -29,16 +29,16 @@ fn nothing_runs_before_main() {
 #[test]
 fn no_signal_is_handled() {
     /// The signals 1 to 31. The C library uses some of the higher signals itself.
-    const STANDARD: u64 = 0x7fff_ffff;
-    /// The signals SIGSEGV and SIGBUS, with which the Rust runtime detects stack overflows.
-    const RUNTIME: u64 = 1 << (11 - 1) | 1 << (7 - 1);
+    const STANDARD_SIGNALS: u64 = 0x7fff_ffff;
+    /// SIGSEGV and SIGBUS, which the Rust runtime handles to detect stack overflows.
+    const RUNTIME_SIGNALS: u64 = 1 << (11 - 1) | 1 << (7 - 1);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
-    assert_eq!(caught & STANDARD & !RUNTIME, 0, "{caught:x}");
+    assert_eq!(caught & STANDARD_SIGNALS & !RUNTIME_SIGNALS, 0, "{caught:x}");
 }
 
-/// Only programs link an allocator: its initialization would run before `main`.
+/// This library must not link an allocator, whose initialization would run before `main`.
 #[test]
 fn no_allocator_is_linked() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();

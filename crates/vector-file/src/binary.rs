@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use crate::rows::Rows;
-use crate::stream::{fill, rest};
+use crate::stream::{fill, read_rest};
 
 pub(super) fn fvecs(file: impl Read) -> Result<Rows, String> {
     vecs(file, 4, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
@@ -54,7 +54,9 @@ pub(super) fn idx(mut file: impl Read) -> Result<Rows, String> {
         return Err("it ends before its magic number".to_owned());
     }
     let [0, 0, 8, dimensions] = head else {
-        return Err(format!("magic number {head:02x?}, expected 00 00 08 and the dimensions"));
+        return Err(format!(
+            "magic number {head:02x?}, expected 00 00 08 and the number of dimensions"
+        ));
     };
     let mut sizes = Vec::new();
     for _ in 0..dimensions {
@@ -66,13 +68,13 @@ pub(super) fn idx(mut file: impl Read) -> Result<Rows, String> {
     }
     let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |all, &n| all.checked_mul(n.into()));
     let too_large = || format!("sizes {sizes:?} are too large");
-    let all = product(&sizes).ok_or_else(too_large)?;
+    let count = product(&sizes).ok_or_else(too_large)?;
     let dimension = product(sizes.get(1..).unwrap_or_default()).ok_or_else(too_large)?;
     if sizes.len() < 2 {
         return Err(format!("sizes {sizes:?}, expected two or more"));
     }
     let mut values = Vec::new();
-    rest(file, all, 1, |bytes| values.extend(bytes.iter().copied().map(f32::from)))
-        .map_err(|what| format!("{what}, of sizes {sizes:?}"))?;
+    read_rest(file, count, 1, |bytes| values.extend(bytes.iter().copied().map(f32::from)))
+        .map_err(|what| format!("{what}, for sizes {sizes:?}"))?;
     Rows::new(values, usize::try_from(dimension).map_err(|_| too_large())?)
 }

@@ -51,18 +51,18 @@ impl Format {
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.to_string_lossy().to_lowercase();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
-        let endings = [
+        let suffixes = [
             (".npy", Self::Npy),
             (".fvecs", Self::Fvecs),
             (".bvecs", Self::Bvecs),
             (".idx", Self::Idx),
             ("-ubyte", Self::Idx),
         ];
-        endings.iter().find(|(ending, _)| name.ends_with(ending)).map(|&(_, format)| format)
+        suffixes.iter().find(|(suffix, _)| name.ends_with(suffix)).map(|&(_, format)| format)
     }
 }
 
-/// An error of a vector file: its path and the problem.
+/// An error in reading a vector file: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct FileError {
@@ -72,7 +72,7 @@ pub struct FileError {
     pub problem: Problem,
 }
 
-/// The problem of a vector file that cannot be read.
+/// The reason why a vector file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -101,8 +101,8 @@ pub fn open(path: &Path) -> Result<Rows, FileError> {
     let format = Format::of_name(path).ok_or_else(|| failed(Problem::Name))?;
     let file = File::open(path).map_err(|error| failed(error.into()))?;
     let mut file = BufReader::with_capacity(1 << 16, file);
-    let packed = io::BufRead::fill_buf(&mut file).map_err(|error| failed(error.into()))?;
-    let rows = if packed.starts_with(&[0x1f, 0x8b]) {
+    let start = io::BufRead::fill_buf(&mut file).map_err(|error| failed(error.into()))?;
+    let rows = if start.starts_with(&[0x1f, 0x8b]) {
         read(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file)), format)
     } else {
         read(file, format)

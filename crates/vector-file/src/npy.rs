@@ -5,15 +5,15 @@ use std::io::Read;
 use half::f16;
 
 use crate::rows::Rows;
-use crate::stream::{floats, rest};
+use crate::stream::{read_floats, read_rest};
 
 /// The maximum length of a header in bytes. Only arrays with many named fields have longer headers.
 const MAX_HEADER: u32 = 1 << 16;
 
-/// Defines functions that read numbers of each type in either byte order.
-macro_rules! numbers {
+/// Appends numbers of the given type, in either byte order, as 32-bit floats.
+macro_rules! append_numbers {
     (
-        $bytes:ident, $values:ident, $is_big:ident, $type:expr,
+        $bytes:ident, $values:ident, $is_big_endian:ident, $type:expr,
         $($name:literal: $value:ty => $convert:expr),* $(,)?
     ) => {
         match $type {
@@ -21,7 +21,7 @@ macro_rules! numbers {
                 let convert: fn($value) -> f32 = $convert;
                 let read = |bytes: &[u8]| {
                     let bytes = bytes.try_into().expect("chunks have the size of the type");
-                    convert(if $is_big {
+                    convert(if $is_big_endian {
                         <$value>::from_be_bytes(bytes)
                     } else {
                         <$value>::from_le_bytes(bytes)
@@ -40,8 +40,8 @@ struct Header {
     /// The type of the numbers, including their size in bytes, such as `f4`.
     kind: String,
     size: u64,
-    is_big: bool,
-    is_fortran: bool,
+    is_big_endian: bool,
+    is_fortran_order: bool,
     shape: Vec<u64>,
 }
 
@@ -74,8 +74,8 @@ impl Header {
         Ok(Self {
             kind: kind.to_owned(),
             size: kind[1..].parse().map_err(|_| wrong())?,
-            is_big: descr.starts_with('>'),
-            is_fortran: order.starts_with("True"),
+            is_big_endian: descr.starts_with('>'),
+            is_fortran_order: order.starts_with("True"),
             shape: numbers.ok_or_else(|| missing("shape"))?,
         })
     }
@@ -109,8 +109,8 @@ impl Header {
     /// Appends the numbers as 32-bit floats, rounded to nearest.
     #[expect(clippy::cast_possible_truncation, reason = "values are stored as f32")]
     fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
-        let is_big = self.is_big;
-        numbers!(bytes, values, is_big, self.kind.as_str(),
+        let is_big_endian = self.is_big_endian;
+        append_numbers!(bytes, values, is_big_endian, self.kind.as_str(),
             "f2": f16 => f16::to_f32,
             "f4": f32 => |x| x,
             "f8": f64 => |x| x as f32,
@@ -139,27 +139,30 @@ pub(super) fn read(mut file: impl Read) -> Result<Rows, String> {
     let size = usize::try_from(header.size).map_err(|_| too_large())?;
     let length = length.ok_or_else(too_large)?;
     let mut values = Vec::new();
-    let read = if header.kind == "f4" && header.is_big == cfg!(target_endian = "big") {
-        floats(file, length, &mut values)
+    let read = if header.kind == "f4" && header.is_big_endian == cfg!(target_endian = "big") {
+        read_floats(file, length, &mut values)
     } else {
-        rest(file, length, size, |bytes| header.convert(bytes, &mut values))
+        read_rest(file, length, size, |bytes| header.convert(bytes, &mut values))
     };
-    read.map_err(|what| format!("{what}, of shape {shape:?}"))?;
-    Rows::new(if header.is_fortran { transposed(&values, dimension) } else { values }, dimension)
+    read.map_err(|what| format!("{what}, for shape {shape:?}"))?;
+    Rows::new(
+        if header.is_fortran_order { transpose(&values, dimension) } else { values },
+        dimension,
+    )
 }
 
-/// Transposes a matrix that is stored in column-major order.
-fn transposed(values: &[f32], columns: usize) -> Vec<f32> {
+/// Returns the row-major values of a matrix that is stored in column-major order.
+fn transpose(values: &[f32], columns: usize) -> Vec<f32> {
     let rows = values.len() / columns.max(1);
-    (0..values.len()).map(|at| values[at % columns * rows + at / columns]).collect()
+    (0..values.len()).map(|index| values[index % columns * rows + index / columns]).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn file(descr: &str, is_fortran: bool, shape: &str, numbers: &[u8]) -> Vec<u8> {
-        let order = if is_fortran { "True" } else { "False" };
+    fn file(descr: &str, is_fortran_order: bool, shape: &str, numbers: &[u8]) -> Vec<u8> {
+        let order = if is_fortran_order { "True" } else { "False" };
         let text = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}\n");
         let length = u16::try_from(text.len()).unwrap().to_le_bytes();
         [&b"\x93NUMPY\x01\x00"[..], &length, text.as_bytes(), numbers].concat()
@@ -176,18 +179,18 @@ mod tests {
         macro_rules! check {
             ($($name:literal: $value:ty),*) => {$(
                 let v = |x: u8| <$value>::from(x);
-                for (sign, numbers, turned) in [
+                for (sign, row_major, column_major) in [
                     ("<", bytes!(to_le_bytes: v(1), v(2), v(3), v(4), v(5), v(6)),
                      bytes!(to_le_bytes: v(1), v(4), v(2), v(5), v(3), v(6))),
                     (">", bytes!(to_be_bytes: v(1), v(2), v(3), v(4), v(5), v(6)),
                      bytes!(to_be_bytes: v(1), v(4), v(2), v(5), v(3), v(6))),
                 ] {
                     let descr = format!("'{sign}{}'", $name);
-                    for (is_fortran, numbers) in [(false, numbers), (true, turned)] {
-                        let file = file(&descr, is_fortran, "(2, 3)", &numbers);
+                    for (is_fortran_order, numbers) in [(false, row_major), (true, column_major)] {
+                        let file = file(&descr, is_fortran_order, "(2, 3)", &numbers);
                         let found = read(&file[..]).unwrap();
                         let expected = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-                        assert_eq!(found.values, expected, "{descr} {is_fortran}");
+                        assert_eq!(found.values, expected, "{descr} {is_fortran_order}");
                         assert_eq!(found.dimension, 3);
                     }
                 }

@@ -20,7 +20,7 @@ impl Rows {
         self.values.is_empty()
     }
 
-    /// Returns the vector with this number, from 0.
+    /// Returns the vector with the given number, counted from 0.
     ///
     /// # Panics
     /// Panics if there is no such vector.

@@ -5,10 +5,10 @@ use std::io::{self, Read};
 /// The number of bytes that are read at a time.
 const CHUNK: usize = 1 << 22;
 
-/// Reads the rest of a file, which must have `length` bytes: numbers of `size` bytes each.
+/// Reads the rest of a file, which must be `length` bytes long: numbers of `size` bytes each.
 ///
 /// Calls `take` with chunks that contain only complete numbers.
-pub(crate) fn rest(
+pub(crate) fn read_rest(
     mut file: impl Read,
     length: u64,
     size: usize,
@@ -28,13 +28,13 @@ pub(crate) fn rest(
         take(&chunk);
     }
     if fill(&mut file, &mut [0])? > 0 {
-        return Err(format!("it continues after the {length} bytes of numbers of its shape"));
+        return Err(format!("it continues after {length} bytes of numbers"));
     }
     Ok(())
 }
 
 /// Reads the rest of a file into `values`: `length` bytes of 32-bit floats in native byte order.
-pub(crate) fn floats(
+pub(crate) fn read_floats(
     mut file: impl Read,
     length: u64,
     values: &mut Vec<f32>,
@@ -50,8 +50,8 @@ pub(crate) fn floats(
             return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
         }
     }
-    rest(file, 0, 1, |_| ())
-        .map_err(|_| format!("it continues after the {length} bytes of numbers of its shape"))
+    read_rest(file, 0, 1, |_| ())
+        .map_err(|_| format!("it continues after {length} bytes of numbers"))
 }
 
 /// Reads until `bytes` is full or the file ends. Returns the number of bytes read.

@@ -1,8 +1,9 @@
-"""Programs in Python on the data that the program beside this script wrote: one thread, CPU time."""
+"""Measure Python libraries on the data that `src/main.rs` wrote: CPU time on one thread."""
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+for variable in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]:
+    os.environ[variable] = "1"
 
 import importlib
 import statistics
@@ -14,7 +15,7 @@ K = 10
 
 
 def module(name):
-    """The module, or None if it is not installed."""
+    """Return the module, or None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -31,18 +32,19 @@ def rate(queries, run):
     return len(queries) / statistics.median(seconds)
 
 
-def told(name, rate, note=""):
+def report(name, rate, note=""):
     print(f"  {name:28} {rate:10.0f} queries/s{note}", flush=True)
 
 
-def of_vectors(folder, name, numpy):
+def measure_vectors(folder, name, numpy):
     def read(path):
         with open(path, "rb") as file:
             dimension = int.from_bytes(file.read(4), "little")
             return numpy.frombuffer(file.read(), dtype="<f4").reshape(-1, dimension).copy()
 
     try:
-        points, queries = read(f"{folder}/{name}-points.f32"), read(f"{folder}/{name}-queries.f32")
+        points = read(f"{folder}/{name}-points.f32")
+        queries = read(f"{folder}/{name}-queries.f32")
     except FileNotFoundError:
         return
     print(f"{name}: {points.shape[0]} x {points.shape[1]}, {len(queries)} queries, k = {K}")
@@ -50,15 +52,17 @@ def of_vectors(folder, name, numpy):
         faiss.omp_set_num_threads(1)
         flat = faiss.IndexFlatL2(points.shape[1])
         flat.add(points)
-        told("faiss IndexFlatL2", rate(queries, lambda: flat.search(queries, K)))
+        report("faiss IndexFlatL2", rate(queries, lambda: flat.search(queries, K)))
     if pynear := module("pynear"):
         tree = pynear.VPTreeL2Index()
         tree.set(points)
-        told("pynear VPTreeL2Index", rate(queries, lambda: tree.searchKNN(queries, K)))
+        report("pynear VPTreeL2Index", rate(queries, lambda: tree.searchKNN(queries, K)))
     if neighbors := module("sklearn.neighbors"):
-        brute = neighbors.NearestNeighbors(n_neighbors=K, algorithm="brute", metric="euclidean", n_jobs=1)
+        brute = neighbors.NearestNeighbors(
+            n_neighbors=K, algorithm="brute", metric="euclidean", n_jobs=1
+        )
         brute.fit(points)
-        told("scikit-learn brute", rate(queries, lambda: brute.kneighbors(queries)))
+        report("scikit-learn brute", rate(queries, lambda: brute.kneighbors(queries)))
     if points.shape[1] > 100:
         return
     trees = []
@@ -66,18 +70,21 @@ def of_vectors(folder, name, numpy):
         trees.append(("cKDTree", lambda leaf: spatial.cKDTree(points, leafsize=leaf)))
     if neighbors:
         trees.append(("scikit-learn KDTree", lambda leaf: neighbors.KDTree(points, leaf_size=leaf)))
-        trees.append(("scikit-learn BallTree", lambda leaf: neighbors.BallTree(points, leaf_size=leaf)))
+        trees.append(
+            ("scikit-learn BallTree", lambda leaf: neighbors.BallTree(points, leaf_size=leaf))
+        )
     for name, build in trees:
         best = (0, 0)
         for leaf in [8, 16, 32, 64]:
             built = build(leaf)
             best = max(best, (rate(queries, lambda: built.query(queries, k=K)), leaf))
-        told(name, best[0], f" (leaf size {best[1]})")
+        report(name, best[0], f" (leaf size {best[1]})")
 
 
-def of_words(folder):
+def measure_words(folder):
     try:
-        words, queries = [open(f"{folder}/words-{part}.txt").read().split("\n") for part in ["points", "queries"]]
+        words = open(f"{folder}/words-points.txt").read().split("\n")
+        queries = open(f"{folder}/words-queries.txt").read().split("\n")
     except FileNotFoundError:
         return
     if process := module("rapidfuzz.process"):
@@ -88,11 +95,17 @@ def of_words(folder):
             found = []
 
             def run():
-                distances = process.cdist(queries, words, scorer=Levenshtein.distance, score_cutoff=radius, workers=1)
+                distances = process.cdist(
+                    queries,
+                    words,
+                    scorer=Levenshtein.distance,
+                    score_cutoff=radius,
+                    workers=1,
+                )
                 found[:] = [int((distances <= radius).sum())]
 
             best = rate(queries, run)
-            told("rapidfuzz cdist", best, f", r = {radius}, {found[0]} words")
+            report("rapidfuzz cdist", best, f", r = {radius}, {found[0]} words")
 
 
 def main(folder, names):
@@ -105,9 +118,9 @@ def main(folder, names):
     numpy = module("numpy")
     for name in ["clustered", "t10k", "letter", "final8"]:
         if numpy and (name in names or not names):
-            of_vectors(folder, name, numpy)
+            measure_vectors(folder, name, numpy)
     if "words" in names or not names:
-        of_words(folder)
+        measure_words(folder)
 
 
 main(sys.argv[1], sys.argv[2:])

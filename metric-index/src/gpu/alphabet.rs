@@ -36,7 +36,7 @@ pub struct Alphabet {
 }
 
 impl Alphabet {
-    /// Builds the codes for the characters of some words.
+    /// Assigns codes to the characters of the words.
     ///
     /// # Panics
     /// Panics if there are 2^32 words or more.
@@ -51,18 +51,18 @@ impl Alphabet {
         let mut all: Vec<(char, u64)> = frequencies.into_iter().collect();
         all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let is_shared = all.len() > usize::from(RARE_CODE) + 1;
-        let mut codes =
+        let mut alphabet =
             Self { basic: vec![UNKNOWN_CODE; 1 << 16], others: HashMap::new(), is_shared };
         for (rank, (character, _)) in all.into_iter().enumerate() {
             let code = u8::try_from(rank).unwrap_or(RARE_CODE).min(RARE_CODE);
-            match codes.basic.get_mut(character as usize) {
+            match alphabet.basic.get_mut(character as usize) {
                 Some(basic) => *basic = code,
                 None => {
-                    codes.others.insert(character, code);
+                    alphabet.others.insert(character, code);
                 }
             }
         }
-        codes
+        alphabet
     }
 
     fn code(&self, character: char) -> u8 {

@@ -35,7 +35,7 @@ pub(super) struct PointRows {
     step: u32,
 }
 
-#[expect(unsafe_code, reason = "a kernel's argument")]
+#[expect(unsafe_code, reason = "passed to kernels")]
 // SAFETY: the fields match the fields of `Points` in order and size: two pointers and four u32.
 unsafe impl DeviceRepr for PointRows {}
 
@@ -63,7 +63,7 @@ pub(super) struct Vectors {
 }
 
 kernel! {
-    /// Raises `greatest` to the maximum distance of a coordinate from the center.
+    /// Raises `greatest` to the maximum distance from a coordinate to the center.
     pub(super) struct Spread<'a>: "spread" {
         read values: CudaView<'a, f32>,
         value count: u32,
@@ -143,7 +143,7 @@ kernel! {
 }
 
 kernel! {
-    /// Finds the candidates in a range of positions, with tensor cores.
+    /// Finds the candidates in a range of positions with tensor cores.
     pub(super) struct FilterPart<'a>:
         "filter_8" | "filter_16" | "filter_32" | "filter_64" | "filter_128" | "filter_128_long"
     {
@@ -164,7 +164,7 @@ kernel! {
 }
 
 kernel! {
-    /// Finds the candidates in a range of positions, by their distances.
+    /// Finds the candidates in a range of positions by their exact distances.
     pub(super) struct ScanPart<'a>:
         "manhattan_4" | "manhattan_64" | "chebyshev_4" | "chebyshev_64"
     {
@@ -195,7 +195,7 @@ kernel! {
 }
 
 kernel! {
-    /// Replaces all candidates by their exact distances.
+    /// Replaces all candidates with their exact distances.
     pub(super) struct MeasureAll<'a>: "measure_all" {
         value points: PointRows,
         read values: CudaView<'a, f32>,

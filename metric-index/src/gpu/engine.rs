@@ -62,9 +62,9 @@ impl GpuAnswers {
     pub(super) fn into_lists(self, threads: NonZero<usize>) -> NeighborLists {
         let mut end = 0;
         let is_in_order = self.lists.iter().flatten().all(|list| {
-            let follows = list.start == end;
+            let is_next = list.start == end;
             end = list.end;
-            follows
+            is_next
         });
         if is_in_order && end == self.neighbors.len() {
             let mut offsets = Vec::with_capacity(self.lists.len() + 1);
@@ -95,7 +95,7 @@ pub trait Engine<P: ?Sized>: fmt::Debug + Send + Sync + Sized {
         formula: Formula,
     ) -> Result<Option<Self>, GpuError>;
 
-    /// Returns the approximate number of bytes that the points take on a GPU.
+    /// Returns the approximate number of bytes that the points occupy on a GPU.
     fn bytes_of<S: Points<Point = P>>(points: &S, formula: Formula) -> usize;
 
     /// Answers the queries in a range.

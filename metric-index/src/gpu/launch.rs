@@ -1,4 +1,4 @@
-//! Kernel launches for vectors, with one function per kernel of `kernels/`.
+//! Kernel launches for vectors, with one function per kernel.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::arguments::{
 use super::engine::GpuAnswers;
 use crate::neighbor::Neighbor;
 
-/// Number of threads per block of most kernels (`SELECT_THREADS` of `select.cu`).
+/// Number of threads per block of most kernels (`SELECT_THREADS` of `sort.cuh`).
 pub(super) const THREADS: u32 = 256;
 /// Number of positions per block of `filter.cu`.
 pub(super) const ROWS: u32 = 128;
@@ -46,7 +46,7 @@ pub(super) struct Kernels {
     measure_lengths: Kernel,
     prepare_queries: Kernel,
     prepare_scan: Kernel,
-    /// The filters in ascending order of queries per block. The last two take the same number of
+    /// The filters in ascending order of queries per block. The last two process the same number of
     /// queries: the first keeps all terms of its queries in shared memory, the second only some.
     filters: [Filter; 6],
     shared_per_multiprocessor: usize,
@@ -205,7 +205,7 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches `spread`, which raises `greatest` to the maximum distance of a coordinate from the
+    /// Launches `spread`, which raises `greatest` to the maximum distance from a coordinate to the
     /// center.
     pub(super) fn spread(
         self,
@@ -222,7 +222,7 @@ impl Launcher<'_> {
             is_angular: u32::from(is_angular),
             greatest: greatest.as_view_mut(),
         };
-        #[expect(unsafe_code, reason = "the launcher of `spread`")]
+        #[expect(unsafe_code, reason = "launches `spread`")]
         // SAFETY: `center` has one value per dimension.
         unsafe {
             self.kernels.spread.launch(self.stream, looping_grid(points.count), arguments)
@@ -249,7 +249,7 @@ impl Launcher<'_> {
             steps: halves.steps,
             greatest: halves.greatest.as_view_mut(),
         };
-        #[expect(unsafe_code, reason = "the launcher of `prepare_points`")]
+        #[expect(unsafe_code, reason = "launches `prepare_points`")]
         // SAFETY: per point, `positions` has `steps` times `TERMS` values and `squares` has one;
         // `greatest` has two.
         unsafe {
@@ -271,7 +271,7 @@ impl Launcher<'_> {
             step,
             positions: positions.as_view_mut(),
         };
-        #[expect(unsafe_code, reason = "the launcher of `place_points`")]
+        #[expect(unsafe_code, reason = "launches `place_points`")]
         // SAFETY: `positions` is as large as the points.
         unsafe {
             self.kernels.place_points.launch(self.stream, looping_grid(points.count), arguments)
@@ -293,7 +293,7 @@ impl Launcher<'_> {
             lengths: lengths.as_view_mut(),
         };
         let grid = Grid::new(count.div_ceil(THREADS).clamp(1, MAX_BLOCKS), THREADS);
-        #[expect(unsafe_code, reason = "the launcher of `measure_lengths`")]
+        #[expect(unsafe_code, reason = "launches `measure_lengths`")]
         // SAFETY: there are `count` vectors and lengths.
         unsafe {
             self.kernels.measure_lengths.launch(self.stream, grid, arguments)
@@ -325,7 +325,7 @@ impl Launcher<'_> {
             states: batch.states.as_view_mut(),
             counts: batch.counts.as_view_mut(),
         };
-        #[expect(unsafe_code, reason = "the launcher of `prepare_queries`")]
+        #[expect(unsafe_code, reason = "launches `prepare_queries`")]
         // SAFETY: `halves` holds `padded` queries, the other buffers hold `count`.
         unsafe {
             self.kernels.prepare_queries.launch(self.stream, Grid::new(padded, 128), arguments)
@@ -348,7 +348,7 @@ impl Launcher<'_> {
             states: batch.states.as_view_mut(),
             counts: batch.counts.as_view_mut(),
         };
-        #[expect(unsafe_code, reason = "the launcher of `prepare_scan`")]
+        #[expect(unsafe_code, reason = "launches `prepare_scan`")]
         // SAFETY: the batch has `count` queries.
         unsafe {
             self.kernels.prepare_scan.launch(
@@ -384,7 +384,7 @@ impl Kernels {
         let filter = narrow.unwrap_or(if fits(resident) { resident } else { streaming });
         let is_resident = fits(filter);
         let shared = filter.shared(is_resident.then_some(steps));
-        let blocks = u32::try_from(blocks_of(filter, shared)).expect("a few");
+        let blocks = u32::try_from(blocks_of(filter, shared)).expect("at most `filter.blocks`");
         let columns = count.div_ceil(filter.cols);
         let rows = (self.multiprocessors * blocks.max(1) / columns).max(1);
         FilterLaunch { filter, is_resident, shared, columns, rows }
@@ -400,7 +400,7 @@ impl Kernels {
 
 impl Launcher<'_> {
     /// Launches a filter kernel, which finds the candidates in a range of positions. Unless all of
-    /// them are candidates, the range begins at a multiple of [`ROWS`].
+    /// them are candidates, the range must begin at a multiple of [`ROWS`].
     pub(super) fn filter(
         self,
         halves: &Halves,
@@ -432,7 +432,7 @@ impl Launcher<'_> {
             let grid = Grid::new(columns, filter.threads)
                 .with_rows(rows.min((end - first).div_ceil(filter.rows)))
                 .with_shared_bytes(shared);
-            #[expect(unsafe_code, reason = "the launcher of `filter`")]
+            #[expect(unsafe_code, reason = "launches `filter`")]
             // SAFETY: positions are padded to `ROWS`, and queries are padded to `COLS`. If all
             // positions are candidates, there are at most `capacity` of them. The shared memory is
             // as large as `resident` requires.
@@ -475,7 +475,7 @@ impl Launcher<'_> {
             };
             let grid =
                 Grid::new(count.div_ceil(cols), threads).with_rows((end - first).div_ceil(rows));
-            #[expect(unsafe_code, reason = "the launcher of `scan`")]
+            #[expect(unsafe_code, reason = "launches `scan`")]
             // SAFETY: if all positions are candidates, there are at most `capacity` of them.
             unsafe {
                 kernel.launch(self.stream, grid, arguments)?;
@@ -497,14 +497,14 @@ impl Launcher<'_> {
             fixed_count: candidates,
         };
         let grid = Grid::new(queries, THREADS).with_shared_bytes(batch.capacity as usize * 8);
-        #[expect(unsafe_code, reason = "the launcher of `select`")]
+        #[expect(unsafe_code, reason = "launches `select`")]
         // SAFETY: shared memory holds `capacity` candidates.
         unsafe {
             self.kernels.select.launch(self.stream, grid, arguments)
         }
     }
 
-    /// Launches `measure_all`, which replaces all candidates by their exact distances, in place.
+    /// Launches `measure_all`, which replaces all candidates with their exact distances, in place.
     pub(super) fn measure_all(
         self,
         points: &PointRows,
@@ -512,12 +512,13 @@ impl Launcher<'_> {
         batch: &mut Batch,
     ) -> LaunchResult {
         /// Maximum number of blocks per query.
-        const BLOCKS: u32 = 16;
-        /// `MAX_CACHED_DIMENSION` of `select.cu`.
+        const MAX_BLOCKS_PER_QUERY: u32 = 16;
+        /// Equal to `MAX_CACHED_DIMENSION` of `select.cu`.
         const MAX_CACHED_DIMENSION: u32 = 4096;
-        /// `ANGULAR` of `exact.cuh`.
+        /// Equal to `ANGULAR` of `exact.cuh`.
         const ANGULAR: u32 = 3;
-        let blocks = (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
+        let blocks =
+            (8 * self.kernels.multiprocessors / count.max(1)).clamp(1, MAX_BLOCKS_PER_QUERY);
         let arguments = MeasureAll {
             points: *points,
             values: batch.values.as_view(),
@@ -527,10 +528,10 @@ impl Launcher<'_> {
             candidates: batch.candidates.as_view_mut(),
             capacity: batch.capacity,
         };
-        let is_near = points.metric != ANGULAR && points.dimension <= MAX_CACHED_DIMENSION;
-        let near = if is_near { points.dimension as usize } else { 0 };
-        let grid = Grid::new(count, THREADS).with_rows(blocks).with_shared_bytes(near * 8);
-        #[expect(unsafe_code, reason = "the launcher of `measure_all`")]
+        let is_cached = points.metric != ANGULAR && points.dimension <= MAX_CACHED_DIMENSION;
+        let cached = if is_cached { points.dimension as usize } else { 0 };
+        let grid = Grid::new(count, THREADS).with_rows(blocks).with_shared_bytes(cached * 8);
+        #[expect(unsafe_code, reason = "launches `measure_all`")]
         // SAFETY: the batch has `count` queries; shared memory holds the coordinates of a query.
         unsafe {
             self.kernels.measure_all.launch(self.stream, grid, arguments)
@@ -548,7 +549,7 @@ impl Launcher<'_> {
             neighbors: batch.neighbors.as_view_mut(),
         };
         let grid = Grid::new(count, THREADS).with_shared_bytes(batch.capacity as usize * 8);
-        #[expect(unsafe_code, reason = "the launcher of `order`")]
+        #[expect(unsafe_code, reason = "launches `order`")]
         // SAFETY: shared memory holds `capacity` keys, a power of two; `neighbors` holds k per
         // query.
         unsafe {
@@ -571,7 +572,7 @@ pub(super) struct FoundNeighbors {
 pub(super) struct Gatherer<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) gpu: &'a gpu_runtime::Lane,
-    pub(super) here: &'a mut Pinned<u64>,
+    pub(super) host: &'a mut Pinned<u64>,
 }
 
 impl Gatherer<'_> {
@@ -592,7 +593,7 @@ impl Gatherer<'_> {
         let mut gathered = stream.alloc_zeros(length.max(1)).map_err(&failed)?;
         self.gather(found, &device_ends, &mut gathered).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
-        let keys = self.here.get(length.max(1))?;
+        let keys = self.host.get(length.max(1))?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
         let first = answers.add_array(Neighbor::from_keys(&keys[..length]));
@@ -624,7 +625,7 @@ impl Gatherer<'_> {
             to: to.as_view_mut(),
         };
         let grid = Grid::new(queries, THREADS).with_shared_bytes(MAX_SORTED as usize * 8);
-        #[expect(unsafe_code, reason = "the launcher of `gather`")]
+        #[expect(unsafe_code, reason = "launches `gather`")]
         // SAFETY: `address` points to a buffer of the caller with `capacity` neighbors per query,
         // and `to` ends where the last list ends.
         unsafe {

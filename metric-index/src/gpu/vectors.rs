@@ -22,13 +22,14 @@ use super::launch::{
     self, Batch, COLS, FoundNeighbors, Gatherer, Halves, Kernels, LaunchResult, Launcher,
     PositionRange, ROWS, ScanPoints, Selection, TERMS, VectorShape,
 };
-use super::parts::{few_parts, parts};
+use super::parts::{few_part_ends, part_ends};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// Minimum compute capability, at which tensor cores multiply 16-bit floats 16 terms at a time.
+/// Minimum compute capability. From this version on, tensor cores multiply 16-bit floats in groups
+/// of 16 terms.
 const TENSOR_CAPABILITY: (i32, i32) = (8, 0);
 /// Maximum number of queries per batch.
 const MAX_BATCH_QUERIES: u32 = 8192;
@@ -40,8 +41,8 @@ const GROWTH: u32 = 8;
 /// Minimum capacity for candidates, per query.
 const MIN_CAPACITY: u32 = 4096;
 /// Maximum number of candidates per batch, because their positions are 32-bit numbers.
-pub(super) const MAX_FOUND: usize = 1 << 31;
-/// Number of candidates of the first part.
+pub(super) const MAX_BATCH_CANDIDATES: usize = 1 << 31;
+/// Number of positions in the first part, unless k requires more.
 const FIRST_PART_SIZE: u32 = 2048;
 /// Number of values per copy to the GPU.
 const VALUES_PER_COPY: usize = 1 << 24;
@@ -99,7 +100,7 @@ impl Lane {
 /// Returns the step between the points of adjacent positions: position p holds point p · step
 /// modulo `count`.
 fn step_of(count: u32) -> u32 {
-    // The golden ratio spreads the points of adjacent positions.
+    // A step in the golden ratio to `count` keeps the points of nearby positions far apart.
     let golden = u64::from(count) * 618_034 / 1_000_000;
     let mut step = u32::try_from(golden).expect("below `count`") | 1;
     while greatest_common_divisor(step, count) > 1 {
@@ -150,7 +151,7 @@ impl Engine<[f32]> for VectorEngine {
         if (0..count).any(|point| points.point(point).len() != dimension as usize) {
             return Ok(None);
         }
-        #[expect(unsafe_code, reason = "buffers are ordered by `synchronize`")]
+        #[expect(unsafe_code, reason = "`synchronize` orders the accesses to buffers")]
         // SAFETY: each lane's buffers are used on its stream only. The buffers of the points are
         // read only after the stream that fills them has been synchronized.
         unsafe {
@@ -283,14 +284,14 @@ impl VectorEngine {
         {
             return Ok(lane.queries as usize);
         }
-        let own = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
+        let own_bytes = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
         // Each query needs memory for candidates and for neighbors, whose number is at most a
         // quarter of the candidates.
         let bytes_per_query = capacity as usize * 10 + self.points.dimension as usize * 6 + 64;
-        let free = self.device.free()? + own;
+        let free = self.device.free()? + own_bytes;
         let max = (free / 2 / bytes_per_query)
             .min(MAX_BATCH_QUERIES as usize)
-            .min(MAX_FOUND / capacity as usize);
+            .min(MAX_BATCH_CANDIDATES / capacity as usize);
         Ok(if max >= COLS as usize { max / COLS as usize * COLS as usize } else { 0 })
     }
 
@@ -336,7 +337,7 @@ impl VectorEngine {
     ) -> Result<(), GpuError> {
         let failed = self.device.step("answering queries").failed();
         let dimension = self.points.dimension as usize;
-        let count = u32::try_from(request.numbers.len()).expect("a batch");
+        let count = u32::try_from(request.numbers.len()).expect("batch sizes fit in 32 bits");
         let (k, radius) = match request.question {
             Question::Nearest(k) => {
                 (u32::try_from(k).unwrap_or(u32::MAX).min(self.points.count), -1.0)
@@ -365,14 +366,14 @@ impl VectorEngine {
             Question::Within(_) => {
                 let all =
                     PositionRange { first: 0, end: self.points.count, all_are_candidates: false };
-                self.part(launcher, all, count, batch).map_err(&failed)?;
+                self.filter_part(launcher, all, count, batch).map_err(&failed)?;
                 launcher.measure_all(&self.rows, count, batch).map_err(&failed)?;
             }
         }
         end.record(stream).map_err(&failed)?;
         let states = stream.clone_dtoh(&batch.states.slice(..count as usize)).map_err(&failed)?;
-        let is_answered = |at: usize| states[at].status == 0;
-        let number_in_range = |at: usize| (request.numbers[at] - request.first) as usize;
+        let is_answered = |index: usize| states[index].status == 0;
+        let number_in_range = |index: usize| (request.numbers[index] - request.first) as usize;
         if k > 0 {
             let length = count as usize * k as usize;
             let keys = neighbors.get(length)?;
@@ -380,10 +381,12 @@ impl VectorEngine {
             stream.synchronize().map_err(&failed)?;
             let first = found.add_array(Neighbor::from_keys(keys));
             let lists = (first..).step_by(k as usize).zip(keys.chunks(k as usize));
-            for (at, (start, keys)) in lists.enumerate().filter(|&(at, _)| is_answered(at)) {
-                // There are at least k points, so a gap is a defect, and the CPU answers instead.
+            let answered = lists.enumerate().filter(|&(index, _)| is_answered(index));
+            for (index, (start, keys)) in answered {
+                // There are at least k points, so a missing neighbor indicates a bug. The CPU then
+                // answers the query.
                 if keys.last() != Some(&u64::MAX) {
-                    found.set_list(number_in_range(at), start..start + k as usize);
+                    found.set_list(number_in_range(index), start..start + k as usize);
                 }
             }
         } else {
@@ -391,12 +394,12 @@ impl VectorEngine {
                 stream.clone_dtoh(&batch.counts.slice(..count as usize)).map_err(&failed)?;
             let mut ends = vec![0u32; count as usize];
             let mut length = 0u32;
-            for (at, list_end) in ends.iter_mut().enumerate() {
-                length += if is_answered(at) { counts[at] } else { 0 };
+            for (index, list_end) in ends.iter_mut().enumerate() {
+                length += if is_answered(index) { counts[index] } else { 0 };
                 *list_end = length;
-                if counts[at] > request.capacity {
-                    overflow.queries.push(request.numbers[at]);
-                    overflow.capacity = overflow.capacity.max(counts[at]);
+                if counts[index] > request.capacity {
+                    overflow.queries.push(request.numbers[index]);
+                    overflow.capacity = overflow.capacity.max(counts[index]);
                 }
             }
             let candidates = FoundNeighbors {
@@ -404,15 +407,15 @@ impl VectorEngine {
                 capacity: request.capacity,
                 queries: count,
             };
-            let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, here: neighbors };
+            let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, host: neighbors };
             let first = gatherer.add_lists(candidates, &ends, end, found)?;
             let mut start = first;
-            for (at, &list_end) in ends.iter().enumerate() {
+            for (index, &list_end) in ends.iter().enumerate() {
                 let list_end = first + list_end as usize;
-                if is_answered(at) {
+                if is_answered(index) {
                     let near = found.neighbors_mut(start..list_end);
                     let length = near.partition_point(|near| near.distance <= radius);
-                    found.set_list(number_in_range(at), start..start + length);
+                    found.set_list(number_in_range(index), start..start + length);
                 }
                 start = list_end;
             }
@@ -443,7 +446,7 @@ impl VectorEngine {
         }
     }
 
-    fn part(
+    fn filter_part(
         &self,
         launcher: Launcher<'_>,
         part: PositionRange,
@@ -473,15 +476,15 @@ impl VectorEngine {
                 Filter::Tensor(halves) => self.kernels.positions_per_step(halves.steps, count),
                 Filter::Scan(_) => ROWS,
             };
-            few_parts(self.points.count, first, batch.capacity, max_growth.min(64), step)
+            few_part_ends(self.points.count, first, batch.capacity, max_growth.min(64), step)
         } else {
-            parts(self.points.count, first, max_growth.min(GROWTH))
+            part_ends(self.points.count, first, max_growth.min(GROWTH))
         };
         let mut start = 0;
-        for (at, &end) in ends.iter().enumerate() {
-            let part = PositionRange { first: start, end, all_are_candidates: at == 0 };
-            self.part(launcher, part, count, batch)?;
-            let candidates = if at == 0 { end } else { 0 };
+        for (index, &end) in ends.iter().enumerate() {
+            let part = PositionRange { first: start, end, all_are_candidates: index == 0 };
+            self.filter_part(launcher, part, count, batch)?;
+            let candidates = if index == 0 { end } else { 0 };
             launcher.select(Selection { queries: count, k, candidates }, batch)?;
             start = end;
         }
@@ -490,7 +493,7 @@ impl VectorEngine {
     }
 }
 
-/// A batch of queries and their kind.
+/// A batch of queries and the question that they ask.
 struct BatchRequest<'a, Q> {
     queries: &'a Q,
     /// The numbers of the queries of the batch.
@@ -534,7 +537,7 @@ fn copy_to_device<S: Points<Point = [f32]>>(
     while first < count {
         let end = count.min(first.saturating_add(vectors_per_chunk));
         let length = (end - first) as usize * dimension;
-        // The copy from this buffer two rounds ago has ended.
+        // The copy from this buffer two iterations ago has finished.
         pinned.swap(0, 1);
         let values = pinned[0].get(length)?;
         for (point, to) in (first..end).zip(values.chunks_mut(dimension)) {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::alphabet::Alphabet;
 use super::engine::{Engine, GpuAnswers};
 use super::launch::{FoundNeighbors, Gatherer};
-use super::vectors::{MAX_FOUND, zeros};
+use super::vectors::{MAX_BATCH_CANDIDATES, zeros};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -37,11 +37,11 @@ const MIN_CAPACITY: u32 = 1024;
 const FIRST_RADIUS: u32 = 2;
 /// The radius of the second search.
 const SECOND_RADIUS: u32 = 3;
-/// A radius beyond all distances, whose double does not overflow.
+/// A radius above all distances. Its double does not overflow.
 const MAX_RADIUS: u32 = 1 << 20;
 /// Maximum number of bins of a histogram of distances.
 const MAX_BINS: u32 = 512;
-/// Number of queries or neighbors above which several threads prepare and copy them.
+/// Maximum number of queries that one thread encodes. More queries are encoded in parallel.
 const MAX_SEQUENTIAL: usize = 4096;
 /// Maximum number of queries for which answers are copied before their lengths are known.
 const MAX_FEW_QUERIES: usize = 4;
@@ -66,9 +66,9 @@ struct Lane {
     end: CudaEvent,
     packed: Pinned<u32>,
     neighbors: Pinned<u64>,
-    /// The queries of a batch, laid out as described at [`Queries`].
+    /// The queries of a batch, laid out as [`QueryLayout`] describes.
     buffer: DeviceBuffer<u32>,
-    /// Two zeros: the counters of a search for one query.
+    /// The two counters of a search for one query; zero between searches.
     state: CudaSlice<u32>,
     /// The answer of a search for one query; unwritten between searches.
     answer: Pinned<u64>,
@@ -111,7 +111,7 @@ struct SearchGoal {
 }
 
 impl SearchGoal {
-    /// Whether a query that found `count` words is answered, given the capacity for words.
+    /// Returns whether a query that found `count` words is answered, given the capacity for words.
     fn is_met(self, count: u32, capacity: u32) -> bool {
         count <= capacity && self.k.is_none_or(|k| count as usize >= k)
     }
@@ -161,8 +161,9 @@ impl Engine<str> for WordEngine {
             let longest = group.last().map_or(0, |&(length, ..)| usize::from(length));
             characters.resize(first + longest.div_ceil(4) * LANES, 0);
             for (lane, &(.., point)) in group.iter().enumerate() {
-                for (at, code) in code(point).into_iter().enumerate() {
-                    characters[first + at / 4 * LANES + lane] |= u32::from(code) << (8 * (at % 4));
+                for (index, code) in code(point).into_iter().enumerate() {
+                    let shift = 8 * (index % 4);
+                    characters[first + index / 4 * LANES + lane] |= u32::from(code) << shift;
                 }
             }
         }
@@ -170,7 +171,7 @@ impl Engine<str> for WordEngine {
             return Ok(None);
         }
         characters.resize(characters.len().max(1), 0);
-        #[expect(unsafe_code, reason = "buffers are ordered by `synchronize`")]
+        #[expect(unsafe_code, reason = "`synchronize` orders the accesses to buffers")]
         // SAFETY: each lane's buffers are used on its stream only. The buffers of the words are
         // read only after the stream that fills them has been synchronized.
         unsafe {
@@ -249,7 +250,7 @@ impl Engine<str> for WordEngine {
                             query.radius = SECOND_RADIUS;
                         }
                     } else {
-                        let max_count = self.widen(&mut lane, &mut too_few, k, &mut found)?;
+                        let max_count = self.set_radii(&mut lane, &mut too_few, k, &mut found)?;
                         needed_capacity = needed_capacity.max(max_count);
                     }
                     unanswered.append(&mut too_few);
@@ -271,15 +272,15 @@ impl Engine<str> for WordEngine {
     }
 
     fn bytes_of<S: Points<Point = str>>(points: &S, _: Formula) -> usize {
-        // Four characters take at least four bytes of text, and the words of a group have similar
-        // lengths.
+        // A character occupies one byte, no more than in the text. Padding is small, because the
+        // words of a group have similar lengths.
         let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
         (0..count).map(|point| points.point(point).len() + 24).sum()
     }
 }
 
-/// Whether a batch is a single query that can be answered without copies.
-fn is_alone(queries: usize, capacity: u32) -> bool {
+/// Returns whether a batch is a single query that can be answered without copies.
+fn is_single(queries: usize, capacity: u32) -> bool {
     queries == 1 && capacity == MIN_CAPACITY
 }
 
@@ -315,21 +316,22 @@ impl WordEngine {
         queries: usize,
         capacity: u32,
     ) -> Result<usize, GpuError> {
-        // Querying free memory takes longer than a few queries; a single query needs none.
-        if is_alone(queries, capacity) {
+        // Querying free memory takes longer than answering a few queries. A single query needs no
+        // memory.
+        if is_single(queries, capacity) {
             return Ok(1);
         }
         if lane.buffer.capacity() / 4 >= queries * (capacity as usize + MAX_LENGTH) {
-            return Ok(MAX_BATCH_QUERIES.min(MAX_FOUND / capacity as usize));
+            return Ok(MAX_BATCH_QUERIES.min(MAX_BATCH_CANDIDATES / capacity as usize));
         }
         let free = self.device.free()? + lane.buffer.capacity() * 4;
         let by_memory = free / 2 / (capacity as usize * 8);
-        Ok(by_memory.min(MAX_BATCH_QUERIES).min(MAX_FOUND / capacity as usize))
+        Ok(by_memory.min(MAX_BATCH_QUERIES).min(MAX_BATCH_CANDIDATES / capacity as usize))
     }
 
     /// Sets the radii within which queries find k words. Returns the maximum number of words that a
     /// query finds.
-    fn widen(
+    fn set_radii(
         &self,
         lane: &mut Lane,
         queries: &mut [PendingQuery],
@@ -349,17 +351,17 @@ impl WordEngine {
         end.record(stream).map_err(&failed)?;
         let histograms = stream.clone_dtoh(&histograms).map_err(&failed)?;
         for (query, histogram) in queries.iter_mut().zip(histograms.chunks(bins as usize)) {
-            let mut below = 0;
+            let mut total = 0;
             let reached = histogram.iter().position(|&count| {
-                below += count;
-                below as usize >= k
+                total += count;
+                total as usize >= k
             });
             // The last bin counts all greater distances.
             query.radius = match reached.and_then(|radius| u32::try_from(radius).ok()) {
                 Some(radius) if radius + 1 < bins => radius,
                 _ => MAX_RADIUS,
             };
-            max_count = max_count.max(below);
+            max_count = max_count.max(total);
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
         Ok(max_count)
@@ -382,16 +384,16 @@ impl WordEngine {
         let (sets, radii) = rest.split_at_mut(queries.len());
         let codes: &mut [u8] = bytemuck::cast_slice_mut(codes);
         let mut end = 0;
-        for (at, query) in queries.iter().enumerate() {
+        for (index, query) in queries.iter().enumerate() {
             codes[end..end + query.codes.len()].copy_from_slice(&query.codes);
             end += query.codes.len();
-            ends[at] = u32::try_from(end).expect("a batch");
-            sets[at] = query.set;
-            radii[at] = query.radius.min(MAX_RADIUS);
+            ends[index] = u32::try_from(end).expect("batch sizes fit in 32 bits");
+            sets[index] = query.set;
+            radii[index] = query.radius.min(MAX_RADIUS);
         }
         let words = found_at + 2 * queries.len() * capacity as usize;
         let Lane { gpu, buffer, .. } = lane;
-        // Large buffers have exactly the planned size.
+        // Large buffers have exactly the required size.
         let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
         let buffer = gpu.reserve(buffer, length)?;
         let stream = gpu.stream();
@@ -442,7 +444,7 @@ impl WordEngine {
         found: &mut GpuAnswers,
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.step("answering queries").failed();
-        if is_alone(queries.len(), capacity) {
+        if is_single(queries.len(), capacity) {
             return Ok(vec![self.answer_single(lane, &queries[0], goal, found)?]);
         }
         let packed = self.pack(lane, queries, capacity)?;
@@ -459,15 +461,15 @@ impl WordEngine {
         let counts_at = layout.counts_at();
         let found_at = layout.found_at();
         let words = if is_few { 2 * queries.len() * capacity as usize } else { 0 };
-        // The length is in 64-bit words.
-        let here = neighbors.get((found_at - counts_at + words).div_ceil(2))?;
-        let here: &mut [u32] = bytemuck::cast_slice_mut(here);
-        stream.memcpy_dtoh(&buffer.slice(counts_at..found_at + words), here).map_err(&failed)?;
+        // The length of pinned memory is in units of 64 bits.
+        let copied = neighbors.get((found_at - counts_at + words).div_ceil(2))?;
+        let copied: &mut [u32] = bytemuck::cast_slice_mut(copied);
+        stream.memcpy_dtoh(&buffer.slice(counts_at..found_at + words), copied).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
-        let counts = here[..queries.len()].to_vec();
+        let counts = copied[..queries.len()].to_vec();
         let max_neighbors = goal.max_neighbors();
         if is_few {
-            let keys: &mut [u64] = bytemuck::cast_slice_mut(&mut here[found_at - counts_at..]);
+            let keys: &mut [u64] = bytemuck::cast_slice_mut(&mut copied[found_at - counts_at..]);
             let lists = keys.chunks_mut(capacity as usize);
             for ((query, &count), keys) in queries.iter().zip(&counts).zip(lists) {
                 if goal.is_met(count, capacity) {
@@ -486,16 +488,16 @@ impl WordEngine {
         });
         let ends: Vec<u32> = ends.collect();
         let words = FoundNeighbors { address: packed.found(), capacity, queries: packed.count };
-        let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, here: neighbors };
-        let start_of_lists = gatherer.add_lists(words, &ends, end, found)?;
-        let mut from = start_of_lists;
+        let gatherer = Gatherer { kernel: &self.kernels.gather, gpu, host: neighbors };
+        let first = gatherer.add_lists(words, &ends, end, found)?;
+        let mut list_start = first;
         for ((query, &count), &list_end) in queries.iter().zip(&counts).zip(&ends) {
-            let list_end = start_of_lists + list_end as usize;
+            let list_end = first + list_end as usize;
             if goal.is_met(count, capacity) {
-                let list = from..list_end.min(from.saturating_add(max_neighbors));
+                let list = list_start..list_end.min(list_start.saturating_add(max_neighbors));
                 found.set_list(goal.position(query), list);
             }
-            from = list_end;
+            list_start = list_end;
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
         Ok(counts)

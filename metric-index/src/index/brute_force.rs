@@ -1,4 +1,4 @@
-//! Brute force, which compares every query with every point. It is the test oracle of all other
+//! Brute force, which compares every query with every point. It is the test oracle for all other
 //! indexes.
 
 use std::num::NonZero;
@@ -42,7 +42,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Creates an index of points.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, for example if a vector contains NaN.
+    /// Fails if the distance from a point to itself is not 0, for example if a vector contains NaN.
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
     }
@@ -69,7 +69,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for LazilySortedPoints<S> {
         Ok(Self(OnceLock::new()))
     }
 
-    /// Always 1: the node of all points.
+    /// Returns 1, because all points form a single node.
     fn nodes(&self) -> usize {
         1
     }
@@ -80,7 +80,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for LazilySortedPoints<S> {
         threads: NonZero<usize>,
         ask: &(impl Fn(u32) -> A + Sync),
     ) -> Option<NeighborLists> {
-        index.by_products(queries, threads, ask)
+        index.answer_by_products(queries, threads, ask)
     }
 
     fn blocks(&self, space: &Space<S, M>) -> Option<&dyn Blocks<S::Point>> {

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-mod cut;
+mod split;
 
 use super::{
     DynamicIndex, EgnatOptions, Levels, PointIndex, Probe, Progress, Space, Structure, Task,
@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
 use crate::prune::Bounds;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
-use cut::{BucketEntry, Cut, Interval, MAX_ARITY, nearest, widen};
+use split::{BucketEntry, Interval, MAX_ARITY, Split, nearest, widen};
 
-/// The node of a removed point.
+/// Marks a removed point, which has no node.
 const NO_NODE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
@@ -33,19 +33,19 @@ struct Gnat {
     centers: Vec<u32>,
     /// For each center, the node of the points that are nearest to it.
     children: Vec<u32>,
-    /// At `i * centers + j`, the range of distances of center i from center j and from the points
+    /// At `i * centers + j`, the range of distances from center i to center j and to the points
     /// below center j.
     ranges: Vec<Interval>,
 }
 
 /// A tree whose inner nodes partition their points by nearest center. Each node has a table of the
-/// distances of every center from the points of every other center. Leaves are buckets, which store
-/// the distance of each point from the center above.
+/// distances from every center to the points of every other center. Leaves are buckets, which store
+/// the distance from each point to the center above.
 ///
-/// A removed center is replaced by a point from below it. The other points stay where the old
-/// center put them, behind its *ghost planes*. The ranges of the new center are wider, by its
-/// distance from the old center. After many such removals ([`ghosts`](Egnat::ghosts)), a rebuilt
-/// tree is faster.
+/// A removed center is replaced by a point from below it. The other points stay in the subtrees
+/// that the old center determined, behind its *ghost planes*. The ranges of the new center are
+/// wider by its distance from the old center. After many such removals
+/// ([`ghosts`](Egnat::ghosts)), a rebuilt tree is faster.
 ///
 /// ```
 /// use metric_index::index::{DynamicIndex, Egnat, EgnatOptions, Index};
@@ -68,7 +68,7 @@ pub struct EgnatNodes {
     options: EgnatOptions,
     nodes: Vec<Node>,
     /// The node of each point.
-    home: Vec<u32>,
+    node_of: Vec<u32>,
     removed: usize,
     ghosts: u64,
 }
@@ -78,7 +78,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// per level.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
+    /// Fails if the distance from a point to itself is not 0, a distance from a center is not
     /// finite, or an option is out of range.
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
         Self::build_with(points, metric, options, &Progress::none())
@@ -104,31 +104,32 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
 }
 
 impl EgnatNodes {
-    /// Cuts a node if it is an oversized bucket; see [`Cut::of`].
-    fn cut<S: Points, M: Metric<S::Point>>(
+    /// Splits a node if it is an oversized bucket; see [`Split::of`].
+    fn split<S: Points, M: Metric<S::Point>>(
         &self,
         space: &Space<S, M>,
         node: u32,
         on_assigned: &(dyn Fn(usize) + Sync),
-    ) -> Result<Option<Cut>, Error> {
+    ) -> Result<Option<Split>, Error> {
         match &self.nodes[node as usize] {
-            Node::Bucket(held) => Cut::of(space, held, self.options, on_assigned),
+            Node::Bucket(bucket) => Split::of(space, bucket, self.options, on_assigned),
             Node::Gnat(_) => Ok(None),
         }
     }
 
-    /// Turns a node into the inner node of a cut and returns its children.
-    fn install(&mut self, node: u32, cut: Cut) -> Vec<u32> {
-        let mut children = Vec::with_capacity(cut.centers.len());
-        for held in cut.clusters {
+    /// Replaces a bucket with the inner node of its split, and returns the children.
+    fn install(&mut self, node: u32, split: Split) -> Vec<u32> {
+        let Split { centers, ranges, clusters } = split;
+        let mut children = Vec::with_capacity(centers.len());
+        for bucket in clusters {
             let child = u32::try_from(self.nodes.len()).expect("at most 32 nodes per point");
-            for &BucketEntry { point, .. } in &held {
-                self.home[point as usize] = child;
+            for &BucketEntry { point, .. } in &bucket {
+                self.node_of[point as usize] = child;
             }
-            self.nodes.push(Node::Bucket(held));
+            self.nodes.push(Node::Bucket(bucket));
             children.push(child);
         }
-        let gnat = Gnat { centers: cut.centers, children: children.clone(), ranges: cut.ranges };
+        let gnat = Gnat { centers, children: children.clone(), ranges };
         self.nodes[node as usize] = Node::Gnat(gnat);
         children
     }
@@ -142,24 +143,23 @@ impl EgnatNodes {
         center: u32,
     ) -> Result<Option<u32>, Error> {
         let from = space.origin(center);
-        let apart = |point: u32| from.to(point);
         loop {
             match &self.nodes[node as usize] {
-                Node::Bucket(held) => {
+                Node::Bucket(bucket) => {
                     let mut best = None;
-                    for &BucketEntry { point, .. } in held {
-                        let candidate = (apart(point)?, point);
+                    for &BucketEntry { point, .. } in bucket {
+                        let candidate = (from.to(point)?, point);
                         best = best.filter(|best| *best <= candidate).or(Some(candidate));
                     }
                     return Ok(best.map(|(_, point)| point));
                 }
                 Node::Gnat(gnat) => {
                     // Choose the nearest center with points below it, or the nearest center if none
-                    // has points.
-                    let holds = |child: u32| !self.is_empty_bucket(child);
+                    // has points below it.
                     let mut best = None;
                     for (&point, &child) in gnat.centers.iter().zip(&gnat.children) {
-                        let candidate = (!holds(child), apart(point)?, point, child);
+                        let is_empty = self.is_empty_bucket(child);
+                        let candidate = (is_empty, from.to(point)?, point, child);
                         best = best.filter(|best| *best <= candidate).or(Some(candidate));
                     }
                     match best.expect("an inner node has a center") {
@@ -172,20 +172,20 @@ impl EgnatNodes {
     }
 
     /// Removes a point from its node. No points may be below it.
-    fn take(&mut self, point: u32) {
-        let node = std::mem::replace(&mut self.home[point as usize], NO_NODE);
+    fn detach(&mut self, point: u32) {
+        let node = std::mem::replace(&mut self.node_of[point as usize], NO_NODE);
         let node = &mut self.nodes[node as usize];
         match node {
-            Node::Bucket(held) => held.retain(|held| held.point != point),
+            Node::Bucket(bucket) => bucket.retain(|entry| entry.point != point),
             Node::Gnat(gnat) => {
                 let count = gnat.centers.len();
                 let position = gnat.position(point);
                 gnat.centers.remove(position);
                 gnat.children.remove(position);
-                let mut at = 0;
+                let mut index = 0;
                 gnat.ranges.retain(|_| {
-                    at += 1;
-                    (at - 1) / count != position && (at - 1) % count != position
+                    index += 1;
+                    (index - 1) / count != position && (index - 1) % count != position
                 });
                 if gnat.centers.is_empty() {
                     *node = Node::Bucket(Vec::new());
@@ -200,58 +200,59 @@ impl EgnatNodes {
         space: &Space<S, M>,
         point: u32,
     ) -> Result<bool, Error> {
-        let home = self.home.get(point as usize).copied().filter(|&node| node != NO_NODE);
-        let Some(home) = home else { return Ok(false) };
-        let Node::Gnat(gnat) = &self.nodes[home as usize] else {
-            self.take(point);
+        let node = self.node_of.get(point as usize).copied().filter(|&node| node != NO_NODE);
+        let Some(node) = node else { return Ok(false) };
+        let Node::Gnat(gnat) = &self.nodes[node as usize] else {
+            self.detach(point);
             self.removed += 1;
             return Ok(true);
         };
         let position = gnat.position(point);
         let child = gnat.children[position] as usize;
         if let Some(substitute) = self.substitute(space, gnat.children[position], point)? {
-            let apart = space.between(point, substitute)?;
+            let distance = space.distance_between(point, substitute)?;
             let from = space.origin(substitute);
-            let from_new = |held: &BucketEntry| {
-                let from_center = from.to(held.point)?;
-                Ok(BucketEntry { from_center, ..*held })
+            let remeasured = |entry: &BucketEntry| {
+                let from_center = from.to(entry.point)?;
+                Ok(BucketEntry { from_center, ..*entry })
             };
-            let below = match &self.nodes[child] {
-                Node::Bucket(held) => {
-                    Some(held.iter().map(from_new).collect::<Result<Vec<BucketEntry>, Error>>()?)
+            let new_bucket = match &self.nodes[child] {
+                Node::Bucket(bucket) => {
+                    let entries: Result<Vec<_>, Error> = bucket.iter().map(remeasured).collect();
+                    Some(entries?)
                 }
                 Node::Gnat(_) => None,
             };
-            if let Some(held) = below {
-                self.nodes[child] = Node::Bucket(held);
+            if let Some(bucket) = new_bucket {
+                self.nodes[child] = Node::Bucket(bucket);
             }
-            self.take(substitute);
-            self.home[substitute as usize] = home;
-            self.home[point as usize] = NO_NODE;
+            self.detach(substitute);
+            self.node_of[substitute as usize] = node;
+            self.node_of[point as usize] = NO_NODE;
             self.ghosts += 1;
-            if let Node::Gnat(gnat) = &mut self.nodes[home as usize] {
+            if let Node::Gnat(gnat) = &mut self.nodes[node as usize] {
                 gnat.centers[position] = substitute;
                 let count = gnat.centers.len();
                 for range in &mut gnat.ranges[position * count..(position + 1) * count] {
-                    range.low = space.bounds.gap(range.low, apart);
-                    range.high = space.bounds.reach(range.high, apart);
+                    range.low = space.bounds.gap(range.low, distance);
+                    range.high = space.bounds.reach(range.high, distance);
                 }
             }
         } else {
-            self.take(point);
+            self.detach(point);
         }
         self.removed += 1;
         Ok(true)
     }
 
     fn is_empty_bucket(&self, node: u32) -> bool {
-        matches!(&self.nodes[node as usize], Node::Bucket(held) if held.is_empty())
+        matches!(&self.nodes[node as usize], Node::Bucket(bucket) if bucket.is_empty())
     }
 }
 
 impl Gnat {
     fn position(&self, center: u32) -> usize {
-        self.centers.iter().position(|&other| other == center).expect("the home of its centers")
+        self.centers.iter().position(|&other| other == center).expect("one of the node's centers")
     }
 }
 
@@ -278,18 +279,18 @@ impl<S: GrowablePoints, M: Metric<S::Point>> DynamicIndex for Egnat<S, M> {
                 widen(&mut gnat.ranges, column, &distances);
             }
         }
-        tree.home.push(node);
-        let Node::Bucket(held) = &mut tree.nodes[node as usize] else {
+        tree.node_of.push(node);
+        let Node::Bucket(bucket) = &mut tree.nodes[node as usize] else {
             unreachable!("the path ends at a bucket")
         };
-        held.push(BucketEntry { point: number, from_center });
-        // A bucket of equal points cannot be cut, so another attempt is made each time its size
+        bucket.push(BucketEntry { point: number, from_center });
+        // A bucket of equal points cannot be split, so another attempt is made each time its size
         // doubles.
-        if held.len() == tree.options.bucket as usize + 1 || held.len().is_power_of_two() {
+        if bucket.len() == tree.options.bucket as usize + 1 || bucket.len().is_power_of_two() {
             // If a distance between points is invalid, the points stay in one bucket, which needs
             // no distances.
-            if let Ok(Some(cut)) = tree.cut(&self.space, node, &|_| {}) {
-                tree.install(node, cut);
+            if let Ok(Some(split)) = tree.split(&self.space, node, &|_| {}) {
+                tree.install(node, split);
             }
         }
         Ok(number)
@@ -313,7 +314,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         let mut tree = Self {
             options,
             nodes: vec![Node::Bucket((0..count).map(BucketEntry::unassigned).collect())],
-            home: vec![0; count as usize],
+            node_of: vec![0; count as usize],
             removed: 0,
             ghosts: 0,
         };
@@ -322,15 +323,15 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         let mut depth = 0;
         while !level.is_empty() {
             let on_assigned = |points| levels.add_moved_down(depth, points);
-            let cuts: Result<Vec<_>, Error> =
-                level.par_iter().map(|&node| tree.cut(space, node, &on_assigned)).collect();
+            let splits: Result<Vec<_>, Error> =
+                level.par_iter().map(|&node| tree.split(space, node, &on_assigned)).collect();
             let mut next = Vec::new();
-            for (node, cut) in level.into_iter().zip(cuts?) {
-                if let Some(cut) = cut {
-                    levels.add_placed(depth, cut.centers.len());
-                    next.extend(tree.install(node, cut));
-                } else if let Node::Bucket(held) = &tree.nodes[node as usize] {
-                    levels.add_placed(depth, held.len());
+            for (node, split) in level.into_iter().zip(splits?) {
+                if let Some(split) = split {
+                    levels.add_placed(depth, split.centers.len());
+                    next.extend(tree.install(node, split));
+                } else if let Node::Bucket(bucket) = &tree.nodes[node as usize] {
+                    levels.add_placed(depth, bucket.len());
                 }
             }
             level = next;
@@ -347,8 +348,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         self.nodes.len()
     }
 
-    /// `at` is the position of a center or of a point in a bucket. `mask` marks the centers that
-    /// are excluded along with the points below them.
+    /// `task.at` is the position of a center or of a point in a bucket. `task.mask` marks the
+    /// centers that are excluded along with the points below them.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -358,9 +359,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         tasks: &mut Vec<Task>,
     ) {
         match &self.nodes[task.region as usize] {
-            Node::Bucket(held) => {
+            Node::Bucket(bucket) => {
                 for (&BucketEntry { point, from_center }, at) in
-                    held[task.at as usize..].iter().zip(task.at..)
+                    bucket[task.at as usize..].iter().zip(task.at..)
                 {
                     if !task.distance.is_nan()
                         && space.bounds.outside(task.distance, from_center, from_center)
@@ -379,8 +380,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         }
     }
 
-    /// Only points of leaves have distances, and only centers have children, so these arrays are
-    /// shorter than the array of points.
+    /// Writes distances only for points of leaves, and children only for centers, so these arrays
+    /// are shorter than the array of points.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let mut is_gnat = Vec::new();
         let mut ends = Vec::new();
@@ -391,9 +392,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         for node in &self.nodes {
             is_gnat.push(u8::from(matches!(node, Node::Gnat(_))));
             match node {
-                Node::Bucket(held) => {
-                    points.extend(held.iter().map(|held| held.point));
-                    distances.extend(held.iter().map(|held| held.from_center));
+                Node::Bucket(bucket) => {
+                    points.extend(bucket.iter().map(|entry| entry.point));
+                    distances.extend(bucket.iter().map(|entry| entry.from_center));
                 }
                 Node::Gnat(gnat) => {
                     points.extend_from_slice(&gnat.centers);
@@ -426,33 +427,33 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         let from_center = file.distances("leaves.distances")?;
         let children = file.array::<u32>("inner.nodes")?;
         let ranges = file.distances("inner.ranges")?;
-        let ends = ends_of(&ends, all.len(), "nodes.ends")?;
+        let ends = validate_ends(&ends, all.len(), "nodes.ends")?;
         let mut distinct = DistinctNumbers::of("nodes.points", space.points.len());
         all.iter().try_for_each(|&point| distinct.check(point))?;
-        let mut below = DistinctNumbers::of("inner.nodes", is_inner.len());
-        let mut home = vec![NO_NODE; space.points.len()];
+        let mut distinct_children = DistinctNumbers::of("inner.nodes", is_inner.len());
+        let mut node_of = vec![NO_NODE; space.points.len()];
         let mut nodes = Vec::with_capacity(ends.len());
         let mut start = 0;
-        let mut held = from_center.iter();
-        let mut inner = children.iter();
+        let mut from_center = from_center.iter();
+        let mut children = children.iter();
         let (ranges, rest) = ranges.as_chunks::<2>();
         let mut ranges = ranges.iter().map(|&[low, high]| Interval { low, high });
-        let short = |array| move || invalid(array, "it is too short");
+        let too_short = |array| invalid(array, "it is too short");
         for ((node, &is_inner), end) in (0..).zip(is_inner.iter()).zip(ends) {
             let own = &all[start..end];
             for &point in own {
-                home[point as usize] = node;
+                node_of[point as usize] = node;
             }
             start = end;
             if is_inner == 0 {
-                let distances = held.by_ref().take(own.len());
+                let distances = from_center.by_ref().take(own.len());
                 let bucket: Vec<BucketEntry> = own
                     .iter()
                     .zip(distances)
                     .map(|(&point, &from_center)| BucketEntry { point, from_center })
                     .collect();
                 if bucket.len() != own.len() {
-                    return Err(short("leaves.distances")());
+                    return Err(too_short("leaves.distances"));
                 }
                 nodes.push(Node::Bucket(bucket));
                 continue;
@@ -463,21 +464,25 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
                     format!("node {node} has {} centers", own.len()),
                 ));
             }
-            let children: Vec<u32> = inner.by_ref().take(own.len()).copied().collect();
-            for &child in &children {
+            let own_children: Vec<u32> = children.by_ref().take(own.len()).copied().collect();
+            for &child in &own_children {
                 // Each node has one parent, whose number is lower.
-                below.check(child)?;
+                distinct_children.check(child)?;
                 if child <= node {
                     return Err(invalid("inner.nodes", format!("{child} is a child of {node}")));
                 }
             }
-            let ranges: Vec<Interval> = ranges.by_ref().take(own.len() * own.len()).collect();
-            if children.len() != own.len() || ranges.len() != own.len() * own.len() {
-                return Err(short("inner.nodes")());
+            let own_ranges: Vec<Interval> = ranges.by_ref().take(own.len() * own.len()).collect();
+            if own_children.len() != own.len() || own_ranges.len() != own.len() * own.len() {
+                return Err(too_short("inner.nodes"));
             }
-            nodes.push(Node::Gnat(Gnat { centers: own.to_vec(), children, ranges }));
+            nodes.push(Node::Gnat(Gnat {
+                centers: own.to_vec(),
+                children: own_children,
+                ranges: own_ranges,
+            }));
         }
-        if nodes.is_empty() || held.next().is_some() || inner.next().is_some() {
+        if nodes.is_empty() || from_center.next().is_some() || children.next().is_some() {
             return Err(invalid("nodes.is_inner", "it does not match the other arrays"));
         }
         if ranges.next().is_some() || !rest.is_empty() {
@@ -485,7 +490,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for EgnatNodes {
         }
         let removed = space.points.len() - distinct.count();
         let ghosts = file.number("ghosts")?;
-        Ok(Self { options, nodes, home, removed, ghosts })
+        Ok(Self { options, nodes, node_of, removed, ghosts })
     }
 }
 
@@ -508,7 +513,7 @@ impl EgnatNodes {
                     break;
                 }
                 distances[at] = probe.visit(gnat.centers[at]);
-                let (below, above) = bounds.excluded(distances[at], probe.radius());
+                let (below, above) = bounds.exclusion_limits(distances[at], probe.radius());
                 let row = &gnat.ranges[at * count..(at + 1) * count];
                 for (other, &Interval { low, high }) in row.iter().enumerate() {
                     excluded |= u32::from(high <= below || low >= above) << other;
@@ -536,7 +541,7 @@ impl EgnatNodes {
         nearest_last(&mut tasks[first..]);
         if at < count {
             let at = u32::try_from(at).expect("at most 32");
-            // The bound of the node holds for its remaining points.
+            // The bound of the node also holds for its remaining points.
             tasks.push(Task { at, mask: excluded, ..task });
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// The parameters of a tree that halves its points.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Halving {
-    /// Maximum number of points of a leaf.
+    /// Maximum number of points per leaf.
     pub(super) leaf: u32,
     /// Number of points that an inner node keeps for itself.
     pub(super) own: usize,
@@ -19,7 +19,7 @@ impl Halving {
         (count - self.own) / 2
     }
 
-    /// Whether a node with `count` points is a leaf.
+    /// Returns whether a node with `count` points is a leaf.
     pub(super) fn is_leaf(self, count: usize) -> bool {
         count <= self.leaf as usize
     }
@@ -42,15 +42,15 @@ impl Halving {
     ) -> Vec<N> {
         let mut nodes = Vec::with_capacity(self.nodes(count));
         // Ranges of positions whose nodes have yet to be added. The last range is processed next.
-        let mut open: Vec<_> = std::iter::once(0..count).collect();
-        while let Some(positions) = open.pop() {
+        let mut pending: Vec<_> = std::iter::once(0..count).collect();
+        while let Some(positions) = pending.pop() {
             if positions.is_empty() {
                 continue;
             }
             let children = (!self.is_leaf(positions.len())).then(|| {
                 let start = positions.start + self.own;
                 let middle = start + self.half(positions.len());
-                open.extend([middle..positions.end, start..middle]);
+                pending.extend([middle..positions.end, start..middle]);
                 let first = nodes.len() + 1;
                 [number(first), number(first + self.nodes(middle - start))]
             });
@@ -67,19 +67,19 @@ fn number(n: usize) -> u32 {
 /// Moves the `half` smallest items to the front. Both parts keep the order of their items. No two
 /// items may be equal.
 ///
-/// The result, and thus the bytes of a stored tree, do not depend on the selection algorithm of the
-/// standard library.
+/// The result, and therefore the bytes of a stored tree, does not depend on the selection algorithm
+/// of the standard library.
 pub(super) fn partition<T: Copy>(items: &mut [T], half: usize, order: impl Fn(&T, &T) -> Ordering) {
     let mut greater = items.to_vec();
     let median = *greater.select_nth_unstable_by(half, &order).1;
     greater.clear();
     let mut less = 0;
-    for at in 0..items.len() {
-        if order(&items[at], &median).is_lt() {
-            items[less] = items[at];
+    for index in 0..items.len() {
+        if order(&items[index], &median).is_lt() {
+            items[less] = items[index];
             less += 1;
         } else {
-            greater.push(items[at]);
+            greater.push(items[index]);
         }
     }
     items[less..].copy_from_slice(&greater);

@@ -11,10 +11,10 @@ use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
 use crate::stored::{FileContents, Reader, StoreProblem, check_permutation};
 
-/// Maximum number of points of a leaf.
+/// Maximum number of points per leaf.
 const LEAF_SIZE: u32 = 32;
-/// Maximum number of points of a leaf if the metric has blocks, because a few more distances then
-/// cost less than a node.
+/// Maximum number of points per leaf if the metric has blocks. A few more distances then cost less
+/// than another node.
 const BLOCK_LEAF_SIZE: u32 = 64;
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl Node {
 }
 
 /// A balanced tree of vectors. Each node is split at the median of the coordinate with the widest
-/// spread, and stores the bounding box of its points.
+/// range, and stores the bounding box of its points.
 ///
 /// ```
 /// use metric_index::index::{Index, KdTree};
@@ -55,7 +55,7 @@ pub struct KdNodes<S: Points> {
     dimension: usize,
     order: Vec<u32>,
     nodes: Vec<Node>,
-    /// Maximum number of points of a leaf.
+    /// Maximum number of points per leaf.
     leaf: u32,
     blocks: PointBlocks<S>,
     /// The bounding box of node i begins at `boxes[2 i dimension]`: the minimum coordinates, then
@@ -64,12 +64,12 @@ pub struct KdNodes<S: Points> {
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance of each
-    /// point from itself. Halves keep the order of their points, so the same points give the same
-    /// tree for any number of threads.
+    /// Builds the tree, with both halves of a node in parallel. Evaluates only the distance from
+    /// each point to itself. Halves keep the order of their points, so the same points give the
+    /// same tree for any number of threads.
     ///
     /// # Errors
-    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance of a point from
+    /// Fails if the metric has no [coordinates](Metric::coordinates), the distance from a point to
     /// itself is not 0, or the points differ in dimension.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
@@ -78,7 +78,7 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
     /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
+        if PointBlocks::are_supported(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
 
     /// Returns the tree as arrays.
@@ -189,13 +189,13 @@ impl<S: Points> Builder<'_, S> {
                 *high = high.max(value);
             }
         }
-        // Replace negative zeros by positive zeros, because `min` and `max` may return either zero.
+        // Replace negative zeros with positive zeros, because `min` and `max` may return either.
         low.iter_mut().chain(&mut *high).for_each(|value| *value += 0.0);
         let Some([left, right]) = node.halves else {
             self.progress.add(order.len() as u64);
             return;
         };
-        let axis = widest(low, high);
+        let axis = widest_axis(low, high);
         let value = |point: u32| {
             self.coordinates.of(self.points.point(point)).get(axis).copied().unwrap_or(0.0)
         };
@@ -214,12 +214,12 @@ impl<S: Points> KdNodes<S> {
     fn new(space: &Space<S, impl Metric<S::Point>>, dimension: usize, layout: KdLayout) -> Self {
         let KdLayout { leaf_size: leaf, order, boxes } = layout;
         let mut nodes = halving(leaf).shape(order.len(), Node::new);
-        split(&mut nodes, &boxes, dimension);
+        set_splits(&mut nodes, &boxes, dimension);
         let blocks = PointBlocks::new(space, &order);
         Self { dimension, order, nodes, leaf, blocks, boxes }
     }
 
-    /// Returns a lower bound on the distances of a query from the points of a node.
+    /// Returns a lower bound on the distances from a query to the points of a node.
     fn bound(&self, coordinates: &dyn Coordinates<S::Point>, query: &[f32], node: u32) -> f32 {
         let size = self.dimension;
         let (low, high) = self.boxes[node as usize * 2 * size..][..2 * size].split_at(size);
@@ -260,8 +260,8 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
         tasks: &mut Vec<Task>,
     ) {
         let node = &self.nodes[task.region as usize];
-        // A query of a different dimension descends to a leaf, where its distance from a point is
-        // invalid.
+        // A query of a different dimension is compared with all points of the node. Its distances
+        // are invalid, so it fails.
         let coordinates = space.metric.coordinates().expect("checked when the tree was built");
         let query = coordinates.of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
@@ -302,7 +302,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
 
     fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
         let dimension = dimension_of(space)?;
-        let leaf_size = file.leaf()?;
+        let leaf_size = file.leaf_size()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
         let values = halving(leaf_size).nodes(order.len()) * 2 * dimension;
         let boxes = file.array_of("boxes", values)?.to_vec();
@@ -311,19 +311,19 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for KdNodes<S> {
 }
 
 /// Returns the coordinate in which a box is widest.
-fn widest(low: &[f32], high: &[f32]) -> usize {
-    let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
-    let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));
-    (0..low.len()).max_by(wider).unwrap_or(0)
+fn widest_axis(low: &[f32], high: &[f32]) -> usize {
+    let width = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
+    let by_width = |&a: &usize, &b: &usize| width(a).total_cmp(&width(b)).then(b.cmp(&a));
+    (0..low.len()).max_by(by_width).unwrap_or(0)
 }
 
-/// Derives the split of each node from the boxes.
-fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
+/// Sets the axis and the split value of each node from the boxes.
+fn set_splits(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
     let box_of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
-    for (at, node) in nodes.iter_mut().enumerate() {
+    for (number, node) in nodes.iter_mut().enumerate() {
         let Some([left, right]) = node.halves else { continue };
-        let (low, high) = box_of(at);
-        let axis = widest(low, high);
+        let (low, high) = box_of(number);
+        let axis = widest_axis(low, high);
         let value = |side: &[f32]| side.get(axis).copied().unwrap_or(0.0);
         node.axis = u32::try_from(axis).expect("a box has two coordinates per axis");
         node.split = f32::midpoint(value(box_of(left as usize).1), value(box_of(right as usize).0));

@@ -8,28 +8,28 @@ use crate::error::Error;
 /// The size of clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
-    /// Each cluster has a center and this number of other points, as in the thesis.
+    /// Each cluster has a center and the given number of other points, as in Barrientos 2011.
     Points(u32),
-    /// Each cluster has a center and all remaining points within this radius of the center.
+    /// Each cluster has a center and all remaining points within the given radius of the center.
     Radius(f32),
 }
 
 /// A method to choose pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Sparse Spatial Selection: a point is a pivot if its distance from all earlier pivots is at
-    /// least this fraction α of the greatest distance.
+    /// Sparse Spatial Selection. A point is a pivot if its distance from all earlier pivots is at
+    /// least the given fraction α of the greatest distance.
     ///
     /// α is between 0 and 1, and around 0.4 in the literature. With 0, every point is a pivot. The
     /// greatest distance is estimated as the greatest distance from the point that is farthest from
     /// the first point.
     Spread(f32),
-    /// This number of pivots by farthest-first traversal, not Sparse Spatial Selection. Each pivot
-    /// is the point farthest from all earlier pivots.
+    /// The given number of pivots, chosen by farthest-first traversal instead of Sparse Spatial
+    /// Selection. Each pivot is the point farthest from all earlier pivots.
     Count(u32),
 }
 
-/// The shape of an [`Egnat`](super::Egnat).
+/// The parameters of an [`Egnat`](super::Egnat).
 ///
 /// ```
 /// use metric_index::index::EgnatOptions;
@@ -39,9 +39,9 @@ pub enum Pivots {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgnatOptions {
-    /// Number of centers of an inner node, 2 to 32.
+    /// Maximum number of centers per inner node, 2 to 32.
     pub arity: u32,
-    /// Maximum number of points of a leaf, at least 1. A leaf with more points becomes an inner
+    /// Maximum number of points per leaf, at least 1. A leaf with more points becomes an inner
     /// node.
     pub bucket: u32,
 }
@@ -81,22 +81,22 @@ impl Default for EgnatOptions {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// `brute-force`
+    /// `brute-force` has no parameters.
     BruteForce,
     /// `lc:64` has clusters of a center and 64 points; `lc:r0.5` has clusters of radius 0.5.
     ListOfClusters(ClusterSize),
     /// `sss-index:0.4` chooses pivots by Sparse Spatial Selection; `sss-index:32p`, the default,
     /// chooses 32 pivots by farthest-first traversal.
     SssIndex(Pivots),
-    /// `sss-tree:0.4`
+    /// `sss-tree:0.4` chooses centers by Sparse Spatial Selection with α = 0.4.
     SssTree(f32),
-    /// `egnat:16x64` has 16 centers per node and buckets of 64 points.
+    /// `egnat:16x64` has up to 16 centers per node and buckets of up to 64 points.
     Egnat(EgnatOptions),
-    /// `m-tree:32` has 32 entries per page.
+    /// `m-tree:32` has up to 32 entries per page.
     MTree(u32),
-    /// `vp-tree`
+    /// `vp-tree` has no parameters.
     VpTree,
-    /// `kd-tree`, for a metric with [coordinates](crate::metric::Metric::coordinates).
+    /// `kd-tree` requires a metric with [coordinates](crate::metric::Metric::coordinates).
     KdTree,
 }
 

@@ -11,13 +11,13 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 #[derive(Debug, Clone, Copy)]
 struct StoredCluster {
     center: u32,
-    /// The distance of the farthest point of the bucket. The points of later clusters are at least
-    /// as far from the center.
+    /// The distance from the center to the farthest point of the bucket. The points of later
+    /// clusters are at least as far from the center.
     radius: f32,
     /// The end of the bucket, which begins where the previous bucket ends.
     end: u32,
@@ -39,8 +39,8 @@ pub struct Cluster<'a> {
 /// contains. The next center is the point with the greatest sum of distances from all earlier
 /// centers.
 ///
-/// The distance of each point of a bucket from the center is stored, which excludes points without
-/// computing their distances. The thesis computes the distances of the whole bucket.
+/// The distance from each point of a bucket to the center is stored, so that points can be excluded
+/// without computing their distances. Barrientos 2011 computes the distances of the whole bucket.
 ///
 /// ```
 /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
@@ -68,17 +68,17 @@ struct Buckets {
     clusters: Vec<StoredCluster>,
     /// The points of all buckets; within each bucket, nearest to the center first.
     points: Vec<u32>,
-    /// The distance of each of these points from its center.
+    /// The distance from each of these points to its center.
     from_center: Vec<f32>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list. Evaluates about n² / (2 size) distances; the distances of a center are
+    /// Builds the list. Evaluates about n² / (2 · size) distances. The distances from a center are
     /// computed in parallel.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a center is not
-    /// finite, or the size is a negative or NaN radius.
+    /// Fails if the distance from a point to itself is not 0, if a distance from a center is not
+    /// finite, or if the radius is negative or NaN.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
@@ -169,11 +169,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
             (0..space.count()).map(|point| RemainingPoint { point, distance_sum: 0.0 }).collect();
         loop {
             // Ties go to the first of equally far points.
-            let farthest = |&a: &usize, &b: &usize| {
-                let sums = [a, b].map(|at| remaining[at].distance_sum);
+            let by_sum = |&a: &usize, &b: &usize| {
+                let sums = [a, b].map(|position| remaining[position].distance_sum);
                 sums[0].total_cmp(&sums[1]).then(b.cmp(&a))
             };
-            let Some(position) = (0..remaining.len()).max_by(farthest) else { break };
+            let Some(position) = (0..remaining.len()).max_by(by_sum) else { break };
             let before = remaining.len();
             let center = remaining.remove(position).point;
             buckets.add(space, center, size, &mut remaining)?;
@@ -191,7 +191,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         self.blocks.get()
     }
 
-    /// `at` is 0 for the center; the points of the bucket follow.
+    /// `task.at` is 0 for the center. The points of the bucket are counted from 1.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -229,9 +229,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         }
         let bucket = self.buckets.positions(region);
         let from_center = &from_center[bucket.start as usize..bucket.end as usize];
-        let near = space.bounds.near(from_center, distance, probe.radius());
-        let number = |at: usize| u32::try_from(at).expect("fewer than 2^32 points");
-        let position = |at: usize| bucket.start + number(at);
+        let near = space.bounds.candidate_range(from_center, distance, probe.radius());
+        let number = |index: usize| u32::try_from(index).expect("fewer than 2^32 points");
+        let position = |index: usize| bucket.start + number(index);
         let start = position(near.start).max(bucket.start + at - 1);
         let end = position(near.end);
         let next = probe.visit_positions(start..end, points);
@@ -256,7 +256,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for Clusters<S> {
         let ends = file.array_of::<u64>("clusters.ends", centers.len())?;
         let points = file.array::<u32>("bucket.points")?.to_vec();
         let from_center = file.distances_of("bucket.distances", points.len())?.to_vec();
-        let ends = ends_of(&ends, points.len(), "clusters.ends")?;
+        let ends = validate_ends(&ends, points.len(), "clusters.ends")?;
         let mut start = 0;
         for &end in &ends {
             if !from_center[start..end].is_sorted() {

@@ -7,7 +7,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::{GrowablePoints, Points};
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
 /// Marks the absence of a page: above the root, below an entry of a leaf, and for a removed point.
 const NO_PAGE: u32 = u32::MAX;
@@ -18,7 +18,7 @@ struct Entry {
     point: u32,
     /// The distance from the routing object of the page; meaningless in the root.
     from_parent: f32,
-    /// Upper bound on the distances of all points below.
+    /// Upper bound on the distances from the entry's point to all points below it.
     radius: f32,
     /// The page below.
     node: u32,
@@ -35,10 +35,10 @@ struct Page {
 /// objects: points, each with a radius that covers all points below.
 ///
 /// An overflowing page is split in two. The promoted pair of entries is the pair whose greater
-/// covering radius is smallest (`mM_RAD`). Each entry goes to the nearer of the two (generalized
-/// hyperplane), or to the smaller page if both are equally near.
+/// covering radius is smallest (the `mM_RAD` policy). Each entry goes to the nearer of the two
+/// (generalized hyperplane), or to the smaller page if both are equally near.
 ///
-/// A removed point leaves its leaf, but remains a routing object if it was one.
+/// A removed point is deleted from its leaf, but remains a routing object if it was one.
 ///
 /// ```
 /// use metric_index::index::{DynamicIndex, Index, MTree};
@@ -64,7 +64,7 @@ pub struct PagedTree {
     /// Pages that can be reused.
     free: Vec<u32>,
     /// The leaf of each point.
-    home: Vec<u32>,
+    leaf_of: Vec<u32>,
     removed: usize,
 }
 
@@ -74,7 +74,7 @@ struct Split {
     promoted: [u32; 2],
     radii: [f32; 2],
     entries: [Vec<Entry>; 2],
-    /// The distances of the promoted points from the routing object of their new page.
+    /// The distances from the promoted points to the routing object of their new page.
     from_above: [f32; 2],
 }
 
@@ -83,7 +83,7 @@ struct Step {
     page: u32,
     /// The position of the entry.
     position: usize,
-    /// The distance of the entry from the point to be added.
+    /// The distance from the entry to the point to be added.
     distance: f32,
 }
 
@@ -92,7 +92,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// about n · page · levels distances.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, if a distance between two points is
+    /// Fails if the distance from a point to itself is not 0, if a distance between two points is
     /// not finite, or if `page` is below 4.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
@@ -124,9 +124,9 @@ impl PagedTree {
             for (position, entry) in self.pages[page as usize].entries.iter().enumerate() {
                 let distance = from.to(entry.point)?;
                 let grows = distance > entry.radius;
-                let by = if grows { distance - entry.radius } else { distance };
-                if best.is_none_or(|best| (grows, by) < (best.0, best.1)) {
-                    best = Some((grows, by, position, distance));
+                let cost = if grows { distance - entry.radius } else { distance };
+                if best.is_none_or(|best| (grows, cost) < (best.0, best.1)) {
+                    best = Some((grows, cost, position, distance));
                 }
             }
             let (_, _, position, distance) = best.expect("an inner page has an entry");
@@ -153,7 +153,7 @@ impl PagedTree {
         }
         let entry = Entry { point, from_parent, radius: 0.0, node: NO_PAGE };
         self.pages[leaf as usize].entries.push(entry);
-        self.home.push(leaf);
+        self.leaf_of.push(leaf);
         let mut page = leaf;
         while page != NO_PAGE && self.pages[page as usize].entries.len() > self.page as usize {
             // If a distance between entries is invalid, the entries stay in one page, which needs
@@ -170,21 +170,21 @@ impl PagedTree {
     ) -> Result<Split, Error> {
         let entries = &self.pages[page as usize].entries;
         let count = entries.len();
-        let mut apart = vec![0.0; count * count];
+        let mut pairwise = vec![0.0; count * count];
         for a in 0..count {
             let from = space.origin(entries[a].point);
             for b in 0..a {
                 let distance = from.to(entries[b].point)?;
-                apart[a * count + b] = distance;
-                apart[b * count + a] = distance;
+                pairwise[a * count + b] = distance;
+                pairwise[b * count + a] = distance;
             }
         }
-        // Assigns the entries to the sides of a pair and returns the covering radii.
-        let assign = |a: usize, b: usize, mut to: Option<&mut Vec<bool>>| {
+        // Assigns each entry to one of a pair and returns the covering radii of the pair.
+        let assign = |a: usize, b: usize, mut sides: Option<&mut Vec<bool>>| {
             let mut sizes = [0usize; 2];
             let mut radii = [0.0f32; 2];
             for (other, entry) in entries.iter().enumerate() {
-                let distances = [apart[a * count + other], apart[b * count + other]];
+                let distances = [pairwise[a * count + other], pairwise[b * count + other]];
                 let second = match distances[0].total_cmp(&distances[1]) {
                     _ if other == a || other == b => other == b,
                     std::cmp::Ordering::Equal => sizes[1] < sizes[0],
@@ -197,8 +197,8 @@ impl PagedTree {
                     _ => space.bounds.reach(distances[side], entry.radius),
                 };
                 radii[side] = radii[side].max(reach);
-                if let Some(to) = to.as_deref_mut() {
-                    to.push(second);
+                if let Some(sides) = sides.as_deref_mut() {
+                    sides.push(second);
                 }
             }
             radii
@@ -219,14 +219,14 @@ impl PagedTree {
         let mut parts = [Vec::new(), Vec::new()];
         for (other, (&entry, second)) in entries.iter().zip(sides).enumerate() {
             let promoted = if second { b } else { a };
-            let from_parent = apart[promoted * count + other];
+            let from_parent = pairwise[promoted * count + other];
             parts[usize::from(second)].push(Entry { from_parent, ..entry });
         }
         let promoted = [entries[a].point, entries[b].point];
         let above = self.pages[page as usize].parent;
-        let from_above = match self.routing(above) {
+        let from_above = match self.routing_object(above) {
             Some(routing) => {
-                let from = |point| space.between(routing, point);
+                let from = |point| space.distance_between(routing, point);
                 [from(promoted[0])?, from(promoted[1])?]
             }
             None => [0.0; 2],
@@ -235,13 +235,13 @@ impl PagedTree {
     }
 
     /// Returns the routing object of a page; `None` for the root.
-    fn routing(&self, page: u32) -> Option<u32> {
+    fn routing_object(&self, page: u32) -> Option<u32> {
         let parent = self.pages.get(page as usize)?.parent;
         let entries = &self.pages.get(parent as usize)?.entries;
         entries.iter().find(|entry| entry.node == page).map(|entry| entry.point)
     }
 
-    /// Replaces a page by the two pages of a split. Returns the page above.
+    /// Replaces a page with the two pages of a split. Returns the page above.
     fn install(&mut self, page: u32, split: Split) -> u32 {
         let Page { parent, is_leaf, .. } = self.pages[page as usize];
         let [first, second] = split.entries;
@@ -259,7 +259,7 @@ impl PagedTree {
         for position in 0..self.pages[other as usize].entries.len() {
             let Entry { point, node, .. } = self.pages[other as usize].entries[position];
             if is_leaf {
-                self.home[point as usize] = other;
+                self.leaf_of[point as usize] = other;
             } else {
                 self.pages[node as usize].parent = other;
             }
@@ -284,9 +284,9 @@ impl PagedTree {
 
     /// Removes a point. Returns whether the tree contained it.
     fn remove(&mut self, point: u32) -> bool {
-        let home = self.home.get_mut(point as usize).filter(|page| **page != NO_PAGE);
-        let Some(home) = home else { return false };
-        let mut page = std::mem::replace(home, NO_PAGE);
+        let leaf = self.leaf_of.get_mut(point as usize).filter(|page| **page != NO_PAGE);
+        let Some(leaf) = leaf else { return false };
+        let mut page = std::mem::replace(leaf, NO_PAGE);
         self.removed += 1;
         self.pages[page as usize].entries.retain(|entry| entry.point != point);
         while page != self.root && self.pages[page as usize].entries.is_empty() {
@@ -336,7 +336,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
             root: 0,
             pages: vec![root],
             free: Vec::new(),
-            home: Vec::new(),
+            leaf_of: Vec::new(),
             removed: 0,
         };
         progress.begin(u64::from(space.count()));
@@ -361,7 +361,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         self.pages.len() - self.free.len()
     }
 
-    /// `task.distance` is the distance of the query from the page's routing object.
+    /// `task.distance` is the distance from the query to the page's routing object.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -375,9 +375,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         let mut rest = None;
         for (entry, at) in page.entries[task.at as usize..].iter().zip(task.at..) {
             if !task.distance.is_nan() {
-                let apart =
+                let distance =
                     space.bounds.outside(task.distance, entry.from_parent, entry.from_parent);
-                if space.bounds.gap(apart, entry.radius) > probe.radius() {
+                if space.bounds.gap(distance, entry.radius) > probe.radius() {
                     continue;
                 }
             }
@@ -399,7 +399,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         tasks.extend(rest);
     }
 
-    /// Writes the pages level by level, renumbered.
+    /// Renumbers the pages level by level and writes them.
     fn write<'a>(&'a self, contents: &mut FileContents<'a>) {
         let mut pages = vec![self.root];
         let mut is_leaf = Vec::new();
@@ -437,11 +437,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
         let from_parent = file.distances_of("entries.distances", all.len())?;
         let radii = file.distances_of("entries.radii", all.len())?;
         let below = file.array_of::<u32>("entries.pages", all.len())?;
-        let ends = ends_of(&ends, all.len(), "pages.ends")?;
+        let ends = validate_ends(&ends, all.len(), "pages.ends")?;
         let count = space.points.len();
         let mut distinct = DistinctNumbers::of("entries.points", count);
         let mut distinct_pages = DistinctNumbers::of("entries.pages", is_leaf.len());
-        let mut home = vec![NO_PAGE; count];
+        let mut leaf_of = vec![NO_PAGE; count];
         let mut parents = vec![NO_PAGE; is_leaf.len()];
         let mut pages = Vec::with_capacity(ends.len());
         let mut start = 0;
@@ -453,7 +453,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
                 let node = below[at];
                 if is_leaf {
                     distinct.check(point)?;
-                    home[point as usize] = number;
+                    leaf_of[point as usize] = number;
                 } else {
                     // Each page has one parent, whose number is lower.
                     distinct_pages.check(node)?;
@@ -485,6 +485,6 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PagedTree {
             return Err(invalid("pages.is_leaf", "an inner page is empty"));
         }
         let removed = count - distinct.count();
-        Ok(Self { page, root: 0, pages, free: Vec::new(), home, removed })
+        Ok(Self { page, root: 0, pages, free: Vec::new(), leaf_of, removed })
     }
 }

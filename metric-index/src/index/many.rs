@@ -14,7 +14,7 @@ type Answer = Result<Vec<Neighbor>, Error>;
 ///
 /// # Panics
 /// Panics if there are 2^32 queries or more, or `ask` panics.
-pub(super) fn answers(
+pub(super) fn answer_in_parallel(
     queries: usize,
     threads: NonZero<usize>,
     ask: &(dyn Fn(u32) -> Answer + Sync),

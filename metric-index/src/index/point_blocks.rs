@@ -10,8 +10,8 @@ use crate::points::Points;
 pub(super) struct PointBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
 
 impl<S: Points> PointBlocks<S> {
-    /// Whether the metric has blocks for these points. Only the first point is tested.
-    pub(super) fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
+    /// Returns whether the metric has blocks for these points. Only the first point is tested.
+    pub(super) fn are_supported<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
         !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
     }
 

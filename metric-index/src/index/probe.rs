@@ -10,7 +10,7 @@ use crate::points::Points;
 
 /// A running query, which evaluates and counts distances and offers candidates to the collector.
 ///
-/// An index implemented outside of this crate:
+/// An index that is implemented outside this crate:
 ///
 /// ```
 /// use metric_index::collector::Collector;
@@ -18,11 +18,11 @@ use crate::points::Points;
 /// use metric_index::metric::Edit;
 /// use metric_index::points::{Points, Strings};
 ///
-/// /// An index with one pivot, the first point. Distances from other points are evaluated only if
-/// /// the pivot does not exclude the point.
-/// struct Own(Strings, Vec<f32>);
+/// /// An index with one pivot, the first point. The distance from another point is evaluated only
+/// /// if the pivot does not exclude that point.
+/// struct OnePivot(Strings, Vec<f32>);
 ///
-/// impl Index for Own {
+/// impl Index for OnePivot {
 ///     type Points = Strings;
 ///     type Metric = Edit;
 ///
@@ -68,9 +68,9 @@ use crate::points::Points;
 /// }
 ///
 /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let own = Own(words, vec![0.0, 1.0, 1.0, 4.0]);
-/// assert_eq!(own.within("casa", 1.0)?.len(), 3);
-/// assert_eq!(own.nearest("paz", 1)?[0].point, 3);
+/// let index = OnePivot(words, vec![0.0, 1.0, 1.0, 4.0]);
+/// assert_eq!(index.within("casa", 1.0)?.len(), 3);
+/// assert_eq!(index.nearest("paz", 1)?[0].point, 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 ///
@@ -104,7 +104,7 @@ pub struct Probe<'a, S: Points, M, C> {
     pub(super) collector: C,
     pub(super) evaluations: u64,
     limit: u64,
-    pub(super) failed: Option<Error>,
+    pub(super) error: Option<Error>,
     /// The blocks of the index, until the first scan prepares the query.
     blocks: Option<&'a dyn Blocks<S::Point>>,
     scan: Option<Box<dyn Scan + 'a>>,
@@ -133,7 +133,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
             collector,
             evaluations: 0,
             limit,
-            failed: None,
+            error: None,
             blocks,
             scan: None,
             near: Vec::new(),
@@ -153,9 +153,9 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// Ends the query.
     ///
     /// # Errors
-    /// Fails if a distance of the query is not finite.
+    /// Fails if a distance from the query to a point is not finite.
     pub fn finish(self) -> Result<(), Error> {
-        self.failed.map_or(Ok(()), Err)
+        self.error.map_or(Ok(()), Err)
     }
 
     /// Returns the query.
@@ -168,17 +168,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.collector.radius()
     }
 
-    /// Evaluates the distance of the query from a point without offering the point.
+    /// Evaluates the distance from the query to a point without offering the point.
     pub fn measure(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));
         if !(0.0..f32::INFINITY).contains(&distance) {
-            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+            self.error = self.error.or(Some(Error::NoDistance { point, distance }));
         }
         distance
     }
 
-    /// Evaluates the distance of the query from a point and offers the point.
+    /// Evaluates the distance from the query to a point and offers the point.
     pub fn visit(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));
@@ -206,16 +206,16 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// # Panics
     /// Panics if the range exceeds `order`.
     pub fn visit_positions(&mut self, positions: Range<u32>, order: &[u32]) -> u32 {
-        /// Number of positions scanned with the same radius.
+        /// Maximum number of positions scanned with the same radius.
         const POSITIONS_PER_RADIUS: u32 = 128;
         /// Number of positions scanned first, while the radius is infinite.
         const FIRST_POSITIONS: u32 = 32;
         let Range { mut start, end } = positions;
         while start < end && !self.is_exhausted() {
             let budget = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
-            let stretch =
+            let count =
                 if self.radius() < f32::INFINITY { POSITIONS_PER_RADIUS } else { FIRST_POSITIONS };
-            let stop = end.min(start.saturating_add(budget.min(stretch)));
+            let stop = end.min(start.saturating_add(budget.min(count)));
             if self.scan(start..stop, order, |_| true) {
                 self.evaluations += u64::from(stop - start);
             } else {
@@ -242,22 +242,22 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         /// Minimum number of marked points for which scanning a whole group is faster.
         const MIN_MARKED: u64 = 4;
         /// Number of positions scanned together.
-        const GROUP: u32 = 32;
+        const POSITIONS_PER_GROUP: u32 = 32;
         let mut start = positions.start;
         while start < positions.end {
             // Groups are aligned with blocks.
-            let stop = positions.end.min((start / GROUP + 1) * GROUP);
-            let marked = (start..stop).filter(|&at| is_marked(at)).count() as u64;
+            let stop = positions.end.min((start / POSITIONS_PER_GROUP + 1) * POSITIONS_PER_GROUP);
+            let marked = (start..stop).filter(|&position| is_marked(position)).count() as u64;
             let budget = self.limit.saturating_sub(self.evaluations);
-            let pays_off = marked >= MIN_MARKED && budget >= marked;
-            if pays_off && self.scan(start..stop, order, &is_marked) {
+            let is_worthwhile = marked >= MIN_MARKED && budget >= marked;
+            if is_worthwhile && self.scan(start..stop, order, &is_marked) {
                 self.evaluations += marked;
             } else {
-                for at in (start..stop).filter(|&at| is_marked(at)) {
+                for position in (start..stop).filter(|&position| is_marked(position)) {
                     if self.is_exhausted() {
-                        return at;
+                        return position;
                     }
-                    self.visit_within(order[at as usize]);
+                    self.visit_within(order[position as usize]);
                 }
             }
             start = stop;
@@ -279,8 +279,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         let Some(scan) = &mut self.scan else { return false };
         let mut near = std::mem::take(&mut self.near);
         scan.within(positions, self.collector.radius(), &mut near);
-        for (at, distance) in near.drain(..).filter(|&(at, _)| is_marked(at)) {
-            self.offer(order[at as usize], distance);
+        for (position, distance) in near.drain(..).filter(|&(position, _)| is_marked(position)) {
+            self.offer(order[position as usize], distance);
         }
         self.near = near;
         true
@@ -290,18 +290,18 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         if (0.0..f32::INFINITY).contains(&distance) {
             self.collector.offer(Neighbor { point, distance });
         } else {
-            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+            self.error = self.error.or(Some(Error::NoDistance { point, distance }));
         }
     }
 
-    /// Whether the query has failed because its distance from a point is not finite.
+    /// Returns whether the query has failed because its distance from a point is not finite.
     pub fn has_failed(&self) -> bool {
-        self.failed.is_some()
+        self.error.is_some()
     }
 
-    /// Whether the budget of evaluations is exhausted or the query has failed. A step then pushes
-    /// the remainder of its task and returns.
+    /// Returns whether the budget of evaluations is exhausted or the query has failed. A step then
+    /// pushes the remainder of its task and returns.
     pub fn is_exhausted(&self) -> bool {
-        self.evaluations >= self.limit || self.failed.is_some()
+        self.evaluations >= self.limit || self.error.is_some()
     }
 }

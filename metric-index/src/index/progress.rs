@@ -88,17 +88,17 @@ impl<'a> Levels<'a> {
     }
 
     /// Returns the remaining work of a point at a level.
-    fn left(depth: u32) -> u64 {
+    fn remaining(depth: u32) -> u64 {
         Self::WORK_PER_POINT.checked_shr(depth).unwrap_or(0)
     }
 
     /// Reports that `points` points of a level have moved down to the next level.
     pub(super) fn add_moved_down(&self, depth: u32, points: usize) {
-        self.progress.add(points as u64 * (Self::left(depth) - Self::left(depth + 1)));
+        self.progress.add(points as u64 * (Self::remaining(depth) - Self::remaining(depth + 1)));
     }
 
     /// Reports that `points` points of a level have reached their final position.
     pub(super) fn add_placed(&self, depth: u32, points: usize) {
-        self.progress.add(points as u64 * Self::left(depth));
+        self.progress.add(points as u64 * Self::remaining(depth));
     }
 }

@@ -1,8 +1,8 @@
-//! The interface of all indexes, and their common search.
+//! The interface of all indexes, and the search that they share.
 
 use std::num::NonZero;
 
-use super::many::answers;
+use super::many::answer_in_parallel;
 use super::probe::Probe;
 use super::task::{Cost, Task};
 use crate::collector::{Answer, Collector, Nearest, Within};
@@ -14,8 +14,9 @@ use crate::points::Points;
 
 /// An exact index over points of a metric space.
 ///
-/// [`within`](Index::within) and [`nearest`](Index::nearest) search the index. The other methods
-/// are for code that schedules searches.
+/// [`within`](Index::within) and [`nearest`](Index::nearest) answer one query;
+/// [`within_many`](Index::within_many) and [`nearest_many`](Index::nearest_many) answer many.
+/// [`start`](Index::start) and [`step`](Index::step) are for code that schedules searches.
 ///
 /// ```
 /// use metric_index::index::{Index, VpTree};
@@ -29,7 +30,7 @@ use crate::points::Points;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Index: Sync + Sized {
-    /// The type of the store of points.
+    /// The store of points.
     type Points: Points;
     /// The metric.
     type Metric: Metric<<Self::Points as Points>::Point>;
@@ -42,7 +43,7 @@ pub trait Index: Sync + Sized {
         self.points().len()
     }
 
-    /// Whether the index is empty: it never had points, or all were removed.
+    /// Returns whether the index is empty: it never had points, or all were removed.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -54,7 +55,7 @@ pub trait Index: Sync + Sized {
     fn nodes(&self) -> usize;
 
     /// Returns the points as [blocks](Metric::blocks), in the order of [`Probe::visit_positions`].
-    /// `None`, the default, if the metric has no blocks or the index does not keep them.
+    /// Returns `None`, the default, if the metric has no blocks or the index does not keep them.
     fn blocks(&self) -> Option<&dyn Blocks<<Self::Points as Points>::Point>> {
         None
     }
@@ -78,11 +79,11 @@ pub trait Index: Sync + Sized {
     );
 
     /// Returns the points at distance `<= radius` from `query`, nearest first. Ties are sorted by
-    /// number.
+    /// point number.
     ///
     /// # Errors
-    /// Fails if the radius is negative or NaN, the query is invalid, or a distance of the query is
-    /// not finite.
+    /// Fails if the radius is negative or NaN, the query is invalid, or a distance from the query
+    /// to a point is not finite.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -96,11 +97,11 @@ pub trait Index: Sync + Sized {
     }
 
     /// Returns the `k` points nearest to `query`, or all if there are fewer, nearest first. Ties go
-    /// to the lower number. The search radius starts at infinity and shrinks.
+    /// to the lower point number. The search radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// Fails if the query is invalid (such as a vector with NaN) or a distance of the query is not
-    /// finite.
+    /// Fails if the query is invalid (such as a vector with NaN) or a distance from the query to a
+    /// point is not finite.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -114,8 +115,8 @@ pub trait Index: Sync + Sized {
     /// `first`, `first · factor`, `first · factor²` and so on, until a query finds k points.
     ///
     /// # Errors
-    /// Fails if the query is invalid, a distance of the query is not finite, `first` is not
-    /// positive, or `factor` is not above 1.
+    /// Fails if `first` is not positive or `factor` is not above 1. Also fails if the query is
+    /// invalid, or a distance from the query to a point is not finite.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -142,7 +143,7 @@ pub trait Index: Sync + Sized {
     }
 
     /// Returns the answers of [`nearest`](Index::nearest) to many queries, in query order. The
-    /// answers do not depend on the number of threads. If the system cannot start all threads, the
+    /// answers do not depend on the number of threads. If some threads cannot be started, the
     /// others do all the work. A query that fails does not affect other queries.
     ///
     /// ```
@@ -194,9 +195,9 @@ pub trait Index: Sync + Sized {
     /// use metric_index::points::Strings;
     ///
     /// /// The nearest of all points except one.
-    /// struct Except(u32, Nearest);
+    /// struct AllExcept(u32, Nearest);
     ///
-    /// impl Collector for Except {
+    /// impl Collector for AllExcept {
     ///     fn radius(&self) -> f32 {
     ///         self.1.radius()
     ///     }
@@ -208,7 +209,7 @@ pub trait Index: Sync + Sized {
     ///     }
     /// }
     ///
-    /// impl Answer for Except {
+    /// impl Answer for AllExcept {
     ///     fn into_sorted(self) -> Vec<Neighbor> {
     ///         self.1.into_sorted()
     ///     }
@@ -216,7 +217,7 @@ pub trait Index: Sync + Sized {
     ///
     /// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
     /// let tree = VpTree::build(&words, Edit)?;
-    /// let ask = |word| Except(word, Nearest::new(1));
+    /// let ask = |word| AllExcept(word, Nearest::new(1));
     /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, ask);
     /// assert_eq!(others.get(0)?[0].point, 1);
     /// # Ok::<(), metric_index::error::Error>(())
@@ -250,13 +251,13 @@ pub trait DynamicIndex: Index {
     /// Adds a point and returns its number, which is one more than the number of the last point.
     ///
     /// # Errors
-    /// Fails if the distance of the point from itself is not 0, or a distance from another point is
-    /// not finite. Also fails if the point does not fit into the store, or if no number is left.
-    /// The index is then unchanged.
+    /// Fails if the distance from the point to itself is not 0, or a distance to another point is
+    /// not finite. Also fails if the store does not support the point, or if no number is left. The
+    /// index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
-    /// Removes a point from all answers. Returns whether the index contained the point. Its number
-    /// is never reused, and the point remains in [`Index::points`].
+    /// Removes a point, so that no answer contains it. Returns whether the index contained the
+    /// point. Its number is never reused, and the point remains in [`Index::points`].
     ///
     /// # Errors
     /// Fails if a distance between two points of the index is not finite. The index is then
@@ -267,7 +268,8 @@ pub trait DynamicIndex: Index {
 /// Searches an index and returns the collector and the cost.
 ///
 /// # Errors
-/// Fails if the query's distance from itself is not 0, or a distance of the query is not finite.
+/// Fails if the query's distance from itself is not 0, or a distance from the query to a point is
+/// not finite.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,
@@ -278,22 +280,22 @@ pub fn search<I: Index, C: Collector>(
     Ok(search.into_parts())
 }
 
-/// Answers many queries one by one, on several threads.
+/// Answers each of many queries separately, on several threads.
 pub(super) fn answer_each<I: Index, Q: Points<Point = <I::Points as Points>::Point>, A: Answer>(
     index: &I,
     queries: &Q,
     threads: NonZero<usize>,
     ask: &(impl Fn(u32) -> A + Sync),
 ) -> NeighborLists {
-    answers(queries.len(), threads, &|query| {
+    answer_in_parallel(queries.len(), threads, &|query| {
         let (found, _) = search(index, queries.point(query), ask(query))?;
         Ok(found.into_sorted())
     })
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Starts a query that can evaluate `limit` distances. Checks that the query's distance from
-    /// itself is 0, which counts as one evaluation.
+    /// Starts a query that may evaluate up to `limit` distances. Checks that the query's distance
+    /// from itself is 0, which counts as one evaluation.
     ///
     /// # Errors
     /// Fails if the query's distance from itself is not 0.
@@ -313,7 +315,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     }
 
     /// Resumes a query that was started before, possibly by another thread, with a budget of
-    /// `limit` more distances.
+    /// `limit` more distance evaluations.
     pub fn resume<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -346,7 +348,7 @@ pub struct Search<'a, I: Index, C> {
     probe: Probe<'a, I::Points, I::Metric, C>,
     shared: Box<[f32]>,
     tasks: Vec<Task>,
-    worked_on: u64,
+    processed_nodes: u64,
 }
 
 impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
@@ -359,7 +361,7 @@ impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
 }
 
 impl<'a, I: Index, C: Collector> Search<'a, I, C> {
-    /// Starts a search. An index with pivots evaluates the distances of the query from the pivots
+    /// Starts a search. An index with pivots evaluates the distances from the query to the pivots
     /// here.
     ///
     /// # Errors
@@ -372,18 +374,18 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         let mut probe = Probe::start(index, query, collector, u64::MAX)?;
         let mut tasks = Vec::with_capacity(64);
         let shared = index.start(&mut probe, &mut tasks);
-        Ok(Self { index, probe, shared, tasks, worked_on: 0 })
+        Ok(Self { index, probe, shared, tasks, processed_nodes: 0 })
     }
 
     /// Continues for at most `evaluations` distance evaluations. Returns whether the search is
     /// done.
     ///
     /// # Errors
-    /// Fails if a distance of the query is not finite.
+    /// Fails if a distance from the query to a point is not finite.
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
         self.probe.allow(evaluations);
         loop {
-            if let Some(error) = self.probe.failed {
+            if let Some(error) = self.probe.error {
                 return Err(error);
             }
             let Some(task) = self.tasks.pop() else { return Ok(true) };
@@ -395,13 +397,13 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
                 return Ok(false);
             }
             self.index.step(task, &self.shared, &mut self.probe, &mut self.tasks);
-            self.worked_on += 1;
+            self.processed_nodes += 1;
         }
     }
 
     /// Returns the cost so far.
     pub fn cost(&self) -> Cost {
-        Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
+        Cost { evaluations: self.probe.evaluations, nodes: self.processed_nodes }
     }
 
     /// Returns the collector and the cost.

@@ -5,7 +5,7 @@ use crate::metric::{Metric, Origin};
 use crate::points::Points;
 use crate::prune::Bounds;
 
-/// Points and their metric. The distance of each point from itself has been checked to be 0.
+/// Points and their metric. The distance from each point to itself has been checked to be 0.
 #[derive(Debug, Clone)]
 pub struct Space<S, M> {
     pub(super) points: S,
@@ -14,7 +14,7 @@ pub struct Space<S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> Space<S, M> {
-    /// Creates a space. Checks the number of points and the distance of each point from itself.
+    /// Creates a space. Checks the number of points and the distance from each point to itself.
     pub(crate) fn new(points: S, metric: M) -> Result<Self, Error> {
         let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
         let count = count.ok_or(Error::TooMany { count: points.len() })?;
@@ -57,39 +57,40 @@ impl<S: Points, M: Metric<S::Point>> Space<S, M> {
         Ok(number)
     }
 
-    /// Returns the distances from one of the points.
-    pub(super) fn origin(&self, number: u32) -> FromPoint<'_, S, M> {
-        FromPoint { number, ..self.origin_of(self.points.point(number)) }
+    /// Prepares one of the points for computing distances from it.
+    pub(super) fn origin(&self, number: u32) -> PointOrigin<'_, S, M> {
+        PointOrigin { number, ..self.origin_of(self.points.point(number)) }
     }
 
-    /// Returns the distances from several of the points.
-    pub(super) fn origins(&self, numbers: &[u32]) -> Vec<FromPoint<'_, S, M>> {
+    /// Prepares several of the points for computing distances from them.
+    pub(super) fn origins(&self, numbers: &[u32]) -> Vec<PointOrigin<'_, S, M>> {
         numbers.iter().map(|&number| self.origin(number)).collect()
     }
 
-    /// Returns the distances from a new point.
-    pub(super) fn origin_of<'a>(&'a self, point: &'a S::Point) -> FromPoint<'a, S, M> {
+    /// Prepares a new point for computing distances from it.
+    pub(super) fn origin_of<'a>(&'a self, point: &'a S::Point) -> PointOrigin<'a, S, M> {
         let origin = Origin::new(&self.metric, point);
-        FromPoint { points: &self.points, origin, number: self.count() }
+        PointOrigin { points: &self.points, origin, number: self.count() }
     }
 
     /// Returns the distance between two points.
-    pub(super) fn between(&self, a: u32, b: u32) -> Result<f32, Error> {
+    pub(super) fn distance_between(&self, a: u32, b: u32) -> Result<f32, Error> {
         self.origin(a).to(b)
     }
 }
 
-/// The distances from one point.
-pub(super) struct FromPoint<'a, S: Points, M> {
+/// A point from which the distances to other points are computed.
+pub(super) struct PointOrigin<'a, S: Points, M> {
     pub(super) number: u32,
     points: &'a S,
     origin: Origin<'a, S::Point, M>,
 }
 
-impl<S: Points, M: Metric<S::Point>> FromPoint<'_, S, M> {
-    /// Whether the distance to a point is at least `apart`.
-    pub(super) fn is_apart(&self, point: u32, apart: f32) -> bool {
-        self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
+impl<S: Points, M: Metric<S::Point>> PointOrigin<'_, S, M> {
+    /// Returns whether the distance to a point is at least `min_distance`.
+    pub(super) fn is_separated(&self, point: u32, min_distance: f32) -> bool {
+        let distance = self.origin.to_within(self.points.point(point), min_distance);
+        distance.is_none_or(|distance| distance >= min_distance)
     }
 
     /// Returns the distance to a point.

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::{
     Pivots, PointBlocks, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last,
-    of_kind, spread,
+    of_kind, select_pivots,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -13,18 +13,18 @@ use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid};
 
-use table::{BLOCK, PivotDistances, Table, number};
+use table::{POINTS_PER_BLOCK, PivotDistances, Table, number};
 
 mod table;
 
-/// A table of the distances of all points from the pivots, which are themselves points of the
+/// A table of the distances from all points to the pivots, which are themselves points of the
 /// index.
 ///
 /// Distances are stored as 16-bit codes, rounded down. Integers up to 65,535 are exact; other
 /// distances have a precision of at least 1/32,767 of the greatest distance.
 ///
 /// The paper scans the table row by row. Here, similar rows are adjacent, with bounding boxes of
-/// their codes, so that many rows can be excluded at a time. The same distances are evaluated.
+/// their codes, so that many rows can be excluded at once. The same distances are evaluated.
 ///
 /// ```
 /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -49,11 +49,11 @@ pub struct PivotTable<S: Points> {
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// Chooses pivots and fills the table. Evaluates n distances per pivot, and as many again for
-    /// [`Pivots::Spread`]. Building takes 4 bytes per point and pivot.
+    /// [`Pivots::Spread`]. Building requires 4 bytes of memory per point and pivot.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, a distance from a pivot is not
-    /// finite, or the share is outside 0 to 1.
+    /// Fails if the distance from a point to itself is not 0, if a distance from a pivot is not
+    /// finite, or if the share is not between 0 and 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
@@ -74,14 +74,14 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 }
 
-/// Returns the amount of work in one of `parts` parts. The amounts of all parts add up to `all`.
-fn part(all: u32, part: usize, parts: usize) -> u64 {
+/// Returns the amount of work in part `part` of `parts`. The amounts of all parts add up to `all`.
+fn work_of_part(all: u32, part: usize, parts: usize) -> u64 {
     let end = |part: usize| u64::from(all) * part as u64 / parts as u64;
     end(part + 1) - end(part)
 }
 
-/// Computes the distances of all points from one point.
-fn column<S: Points, M: Metric<S::Point>>(
+/// Computes the distances from one point to all points.
+fn compute_column<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     from: u32,
 ) -> Result<Vec<f32>, Error> {
@@ -94,7 +94,7 @@ fn column<S: Points, M: Metric<S::Point>>(
     Ok(distances)
 }
 
-/// Chooses pivots by farthest-first traversal. Also returns the distances of all points from each
+/// Chooses pivots by farthest-first traversal. Also returns the distances from all points to each
 /// pivot.
 fn farthest_first<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
@@ -113,11 +113,11 @@ fn farthest_first<S: Points, M: Metric<S::Point>>(
         let Some(pivot) = (0..count).filter(|point| !pivots.contains(point)).max_by(farther) else {
             break;
         };
-        let column = column(space, pivot)?;
+        let column = compute_column(space, pivot)?;
         for (nearest, &distance) in nearest.iter_mut().zip(&column) {
             *nearest = nearest.min(distance);
         }
-        progress.add(part(count, pivots.len(), pivot_count));
+        progress.add(work_of_part(count, pivots.len(), pivot_count));
         pivots.push(pivot);
         columns.push(column);
     }
@@ -141,11 +141,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
             Pivots::Spread(share) => {
                 // Half of the work is choosing pivots; the other half is computing columns.
                 progress.begin(2 * u64::from(count));
-                let pivots = spread(space, &all, share, progress)?;
+                let pivots = select_pivots(space, &all, share, progress)?;
                 let mut columns = Vec::with_capacity(pivots.len());
-                for (at, &pivot) in pivots.iter().enumerate() {
-                    columns.push(column(space, pivot)?);
-                    progress.add(part(count, at, pivots.len()));
+                for (index, &pivot) in pivots.iter().enumerate() {
+                    columns.push(compute_column(space, pivot)?);
+                    progress.add(work_of_part(count, index, pivots.len()));
                 }
                 (pivots, columns)
             }
@@ -195,9 +195,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let query = PivotDistances::of(shared);
         let Some(points) = self.table.block(task.region) else {
             let first = tasks.len();
-            for (part, bound) in self.table.parts(task.region, query, space.bounds) {
+            for (member, bound) in self.table.members(task.region, query, space.bounds) {
                 if bound <= probe.radius() {
-                    tasks.push(Task::new(part, bound, 0.0));
+                    tasks.push(Task::new(member, bound, 0.0));
                 }
             }
             nearest_last(&mut tasks[first..]);
@@ -206,14 +206,14 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         // The radius may shrink while the block is scanned. The margin is then slightly too large,
         // which is safe.
         let margin = query.margin(probe.radius(), space.bounds);
-        let mut marks = [0; BLOCK];
+        let mut marks = [0; POINTS_PER_BLOCK];
         if !self.table.mark_candidates(task.region, task.at, query, margin, &mut marks) {
             return;
         }
-        let first = task.region * number(BLOCK);
+        let first = task.region * number(POINTS_PER_BLOCK);
         let positions = first + task.at..first + number(points.len());
         let end = positions.end;
-        let is_marked = |at: u32| marks[(at - first) as usize] != 0;
+        let is_marked = |position: u32| marks[(position - first) as usize] != 0;
         let next = probe.visit_marked(positions, self.table.order(), is_marked);
         if next < end {
             tasks.push(Task { at: next - first, ..task });
@@ -235,7 +235,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for PivotTable<S> {
         let others = space.points.len() - pivots.len();
         let order = file.array_of::<u32>("table.points", others)?;
         order.iter().try_for_each(|&point| distinct.check(point))?;
-        let count = others.div_ceil(BLOCK) * pivots.len() * BLOCK;
+        let count = others.div_ceil(POINTS_PER_BLOCK) * pivots.len() * POINTS_PER_BLOCK;
         let codes = file.array_of("table.codes", count)?;
         let scale = f32::from_bits(file.small("scale")?);
         if !scale.is_normal() || scale < 0.0 || scale.to_bits() & 0x7F_FFFF != 0 {

@@ -3,15 +3,16 @@
 use rayon::prelude::*;
 
 use super::{
-    Levels, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last, of_kind, spread,
+    Levels, PointIndex, Probe, Progress, Space, Structure, Task, nearest_last, of_kind,
+    select_pivots,
 };
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
-use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, ends_of, invalid};
+use crate::stored::{DistinctNumbers, FileContents, Reader, StoreProblem, invalid, validate_ends};
 
-/// Maximum number of points of a leaf.
+/// Maximum number of points per leaf.
 const BUCKET_SIZE: usize = 16;
 /// Marks a center without other points in its cluster.
 const NO_NODE: u32 = u32::MAX;
@@ -25,8 +26,8 @@ struct Center {
     node: u32,
 }
 
-/// A center, the points that are nearer to it than to other centers, and the distance to the
-/// farthest of them.
+/// A center, the points for which it is the nearest center, and the distance to the farthest of
+/// these points.
 struct Cluster {
     center: u32,
     radius: f32,
@@ -64,35 +65,35 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// above 0.5, the depth of the tree can reach the number of points.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, if a distance from a center is not
-    /// finite, or if `share` is outside 0 to 1.
+    /// Fails if the distance from a point to itself is not 0, if a distance from a center is not
+    /// finite, or if `share` is not between 0 and 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }
 }
 
 /// Splits a node into clusters. Calls `on_assigned` with the number of points assigned to centers.
-fn cut<S: Points, M: Metric<S::Point>>(
+fn split<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
     cluster: &[u32],
     share: f32,
     on_assigned: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Cluster>, Error> {
-    let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
+    let singleton = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
     if cluster.len() <= BUCKET_SIZE {
-        return Ok(cluster.iter().map(alone).collect());
+        return Ok(cluster.iter().map(singleton).collect());
     }
-    let centers = spread(space, cluster, share, &Progress::none())?;
+    let centers = select_pivots(space, cluster, share, &Progress::none())?;
     let from = space.origins(&centers);
     if let [from] = &from[..] {
         // Equal points become centers of a single node. Otherwise, each of them would add a level
         // to the tree.
-        let mut same = true;
+        let mut are_equal = true;
         for &point in cluster {
-            same &= from.to(point)? == 0.0;
+            are_equal &= from.to(point)? == 0.0;
         }
-        if same {
-            return Ok(cluster.iter().map(alone).collect());
+        if are_equal {
+            return Ok(cluster.iter().map(singleton).collect());
         }
     }
     let mut sorted = centers.clone();
@@ -112,13 +113,13 @@ fn cut<S: Points, M: Metric<S::Point>>(
         on_assigned(near.len());
         Ok(near)
     });
-    let mut cut: Vec<Cluster> = centers.iter().map(alone).collect();
+    let mut clusters: Vec<Cluster> = centers.iter().map(singleton).collect();
     for (point, (distance, number)) in nearest.collect::<Result<Vec<_>, Error>>()?.concat() {
-        let cluster = &mut cut[number];
+        let cluster = &mut clusters[number];
         cluster.radius = cluster.radius.max(distance);
         cluster.points.push(point);
     }
-    Ok(cut)
+    Ok(clusters)
 }
 
 impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
@@ -132,29 +133,31 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
         let levels = Levels::begin(progress, space.count());
         // Clusters that have no node yet, with the positions of their centers.
-        let mut open = vec![(None, space.numbers())];
+        let mut pending = vec![(None, space.numbers())];
         let mut depth = 0;
-        while !open.is_empty() {
+        while !pending.is_empty() {
             let on_assigned = |points| levels.add_moved_down(depth, points);
-            let cuts = open.par_iter().map(|(_, cluster)| cut(space, cluster, share, &on_assigned));
-            let cuts = cuts.collect::<Result<Vec<_>, Error>>()?;
-            let mut below = Vec::new();
-            for ((owner, _), cut) in open.into_iter().zip(cuts) {
-                if let Some(owner) = owner {
+            let splits = pending
+                .par_iter()
+                .map(|(_, cluster)| split(space, cluster, share, &on_assigned))
+                .collect::<Result<Vec<_>, Error>>()?;
+            let mut next = Vec::new();
+            for ((parent, _), clusters) in pending.into_iter().zip(splits) {
+                if let Some(parent) = parent {
                     let node = number(tree.ends.len())?;
-                    let center: &mut Center = &mut tree.centers[owner];
+                    let center: &mut Center = &mut tree.centers[parent];
                     center.node = node;
                 }
-                levels.add_placed(depth, cut.len());
-                for Cluster { center, radius, points } in cut {
+                levels.add_placed(depth, clusters.len());
+                for Cluster { center, radius, points } in clusters {
                     if !points.is_empty() {
-                        below.push((Some(tree.centers.len()), points));
+                        next.push((Some(tree.centers.len()), points));
                     }
                     tree.centers.push(Center { point: center, radius, node: NO_NODE });
                 }
                 tree.ends.push(number(tree.centers.len())?);
             }
-            open = below;
+            pending = next;
             depth += 1;
         }
         Ok(tree)
@@ -200,28 +203,28 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for SssNodes {
 
     fn read(file: &mut Reader, space: &Space<S, M>, _: f32) -> Result<Self, StoreProblem> {
         let ends = file.array::<u64>("nodes.ends")?;
-        let of_centers = file.array::<u32>("centers.points")?;
-        let radii = file.distances_of("centers.radii", of_centers.len())?;
-        let nodes = file.array_of::<u32>("centers.nodes", of_centers.len())?;
+        let points = file.array::<u32>("centers.points")?;
+        let radii = file.distances_of("centers.radii", points.len())?;
+        let nodes = file.array_of::<u32>("centers.nodes", points.len())?;
         let mut distinct = DistinctNumbers::of("centers.points", space.points.len());
-        of_centers.iter().try_for_each(|&point| distinct.check(point))?;
+        points.iter().try_for_each(|&point| distinct.check(point))?;
         distinct.check_complete()?;
-        let ends = ends_of(&ends, of_centers.len(), "nodes.ends")?;
+        let ends = validate_ends(&ends, points.len(), "nodes.ends")?;
         if ends.is_empty() {
             return Err(invalid("nodes.ends", "there is no root"));
         }
         // Each node has one parent, whose number is lower.
-        let mut below = DistinctNumbers::of("centers.nodes", ends.len());
+        let mut distinct_children = DistinctNumbers::of("centers.nodes", ends.len());
         let mut node = 0;
-        let mut centers = Vec::with_capacity(of_centers.len());
+        let mut centers = Vec::with_capacity(points.len());
         for (at, ((&point, &radius), &child)) in
-            of_centers.iter().zip(radii.iter()).zip(nodes.iter()).enumerate()
+            points.iter().zip(radii.iter()).zip(nodes.iter()).enumerate()
         {
             while ends[node] <= at {
                 node += 1;
             }
             if child != NO_NODE {
-                below.check(child)?;
+                distinct_children.check(child)?;
                 if child as usize <= node {
                     return Err(invalid("centers.nodes", format!("{child} is a child of {node}")));
                 }

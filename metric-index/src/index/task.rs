@@ -15,9 +15,9 @@ pub struct Task {
     pub region: u32,
     /// The position in the region at which to continue.
     pub at: u32,
-    /// A lower bound on the distances of the region's points.
+    /// A lower bound on the distances from the query to the region's points.
     pub bound: f32,
-    /// The distance of the query from the region's center, if it has one.
+    /// The distance from the query to the region's center, if it has one.
     pub distance: f32,
     /// A bitmap of the entries of the region that are already excluded.
     pub mask: u32,
@@ -30,8 +30,8 @@ impl Task {
     }
 }
 
-/// Sorts tasks by descending bound, then by descending distance, so that the nearest task is on top
-/// of the stack.
+/// Sorts tasks by descending bound, then by descending distance, so that the task of the nearest
+/// region is on top of the stack.
 ///
 /// The function is not inlined. Otherwise, each combination of index, metric and collector would
 /// have its own copy of the sort.
@@ -56,7 +56,7 @@ pub(super) fn nearest_last(tasks: &mut [Task]) {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Number of distances evaluated, including the distance of the query from itself.
+    /// Number of distances evaluated, including the distance from the query to itself.
     pub evaluations: u64,
     /// Number of nodes (clusters, blocks) processed. A node counts again each time it is resumed.
     pub nodes: u64,

@@ -13,14 +13,14 @@ use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{FileContents, Reader, StoreProblem, check_permutation, invalid};
 
-/// Maximum number of points of a leaf.
+/// Maximum number of points per leaf.
 const LEAF_SIZE: u32 = 16;
-/// Maximum number of points of a leaf if the metric has blocks, because a few more distances then
-/// cost less than a node.
+/// Maximum number of points per leaf if the metric has blocks. A few more distances then cost less
+/// than another node.
 const BLOCK_LEAF_SIZE: u32 = 256;
 
-/// One side of a node: its child, and the minimum and maximum distance of its points from the
-/// vantage point.
+/// One side of a node: its child, and the minimum and maximum distance from the vantage point to
+/// the points of the side.
 #[derive(Debug, Clone, Copy)]
 struct Side {
     node: u32,
@@ -51,8 +51,8 @@ impl Node {
 }
 
 /// A balanced tree. Each node has a vantage point. The nearer half of the other points is on its
-/// inner side, and the farther half is on its outer side. Each side stores the range of its
-/// distances from the vantage point.
+/// inner side, and the farther half is on its outer side. Each side stores the range of the
+/// distances from its points to the vantage point.
 ///
 /// The vantage point of a node is the last of its points, as in Karelis 2020.
 ///
@@ -71,10 +71,10 @@ pub type VpTree<S, M> = PointIndex<S, M, VpNodes<S>>;
 #[derive(Debug, Clone)]
 pub struct VpNodes<S: Points> {
     order: Vec<u32>,
-    /// The distance of each point in `order` from the vantage point above the point's node.
-    above: Vec<f32>,
+    /// The distance from each point in `order` to the vantage point above the point's node.
+    from_vantage: Vec<f32>,
     nodes: Vec<Node>,
-    /// Maximum number of points of a leaf.
+    /// Maximum number of points per leaf.
     leaf: u32,
     blocks: PointBlocks<S>,
 }
@@ -90,7 +90,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// of threads.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0, or a distance from a vantage point is
+    /// Fails if the distance from a point to itself is not 0, or a distance from a vantage point is
     /// not finite.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, (), &Progress::none())
@@ -99,12 +99,12 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// Returns the leaf size of the tree that [`build`](Self::build) creates for these points. It
     /// is larger if the metric has [blocks](Metric::blocks).
     pub fn leaf_size(points: &S, metric: &M) -> u32 {
-        if PointBlocks::exist(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
+        if PointBlocks::are_supported(points, metric) { BLOCK_LEAF_SIZE } else { LEAF_SIZE }
     }
 
     /// Returns the tree as arrays.
     pub fn layout(&self) -> VpLayout {
-        let VpNodes { leaf, order, above, nodes, .. } = &self.structure;
+        let VpNodes { leaf, order, from_vantage, nodes, .. } = &self.structure;
         let sides = |node: &Node| match node.sides {
             Some([inner, outer]) => [inner.low, inner.high, outer.low, outer.high],
             None => [0.0; 4],
@@ -112,7 +112,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         VpLayout {
             leaf_size: *leaf,
             order: order.clone(),
-            distances: above.clone(),
+            distances: from_vantage.clone(),
             sides: nodes.iter().map(sides).collect(),
         }
     }
@@ -122,18 +122,18 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// answers are wrong.
     ///
     /// # Errors
-    /// Fails if the distance of a point from itself is not 0.
+    /// Fails if the distance from a point to itself is not 0.
     ///
     /// # Panics
     /// Panics if the lengths of the arrays do not match the number of points, or if `order` is not
     /// a permutation of the points.
     pub fn from_layout(points: S, metric: M, layout: VpLayout) -> Result<Self, Error> {
         let space = Space::new(points, metric)?;
-        let VpLayout { leaf_size: leaf, mut order, distances: mut above, sides } = layout;
+        let VpLayout { leaf_size: leaf, mut order, distances: mut from_vantage, sides } = layout;
         let count = space.points.len();
         let mut nodes = halving(leaf).shape(count, Node::new);
         assert_eq!(sides.len(), nodes.len(), "distances of sides");
-        assert_eq!(above.len(), count, "distances of points");
+        assert_eq!(from_vantage.len(), count, "distances of points");
         check_permutation(&order, count, "order").expect("`order` is a permutation of the points");
         for (node, &[low, high, outer_low, outer_high]) in nodes.iter_mut().zip(&sides) {
             if let Some([inner, outer]) = &mut node.sides {
@@ -144,15 +144,15 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
             let own = order[leaf.span()].iter().copied();
             let mut sorted: Vec<RankedPoint> =
-                above[leaf.span()].iter().copied().zip(own).collect();
+                from_vantage[leaf.span()].iter().copied().zip(own).collect();
             sorted.sort_unstable_by(by_distance);
             for (position, (distance, point)) in leaf.span().zip(sorted) {
-                above[position] = distance;
+                from_vantage[position] = distance;
                 order[position] = point;
             }
         }
         let blocks = PointBlocks::new(&space, &order);
-        Ok(Self::of_structure(space, (), VpNodes { order, above, nodes, leaf, blocks }))
+        Ok(Self::of_structure(space, (), VpNodes { order, from_vantage, nodes, leaf, blocks }))
     }
 }
 
@@ -160,7 +160,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
 /// a GPU.
 ///
 /// The number of points and `leaf_size` determine the shape. A node of `n` points is a leaf if
-/// `n <= leaf_size`. Otherwise its first point in `order` is its vantage point, the next
+/// `n <= leaf_size`. Otherwise its first point in `order` is its vantage point. The next
 /// `(n - 1) / 2` points are its inner side, and the rest are its outer side. Nodes are numbered in
 /// preorder: a node, then its inner side, then its outer side.
 ///
@@ -181,11 +181,11 @@ pub struct VpLayout {
     pub leaf_size: u32,
     /// The points in the order of the tree.
     pub order: Vec<u32>,
-    /// The distance of each point of `order` from the vantage point above the point's node. The
+    /// The distance from each point of `order` to the vantage point above the point's node. The
     /// values of the root's points and of vantage points are unused.
     pub distances: Vec<f32>,
-    /// For each node, the minimum and maximum distance of its inner side from its vantage point,
-    /// then of its outer side. The values of leaves are unused.
+    /// For each node, the minimum and maximum distance from its vantage point to its inner side,
+    /// then to its outer side. The values of leaves are unused.
     pub sides: Vec<[f32; 4]>,
 }
 
@@ -216,8 +216,8 @@ impl<S: Points, M: Metric<S::Point>> Builder<'_, S, M> {
             self.progress.add(order.len() as u64);
             return Ok(());
         };
-        // Move the vantage point, the last point, to the front, and compute the distances of the
-        // other points from it.
+        // Move the vantage point, the last point, to the front, and compute the distances from the
+        // other points to it.
         order.swap(0, order.len() - 1);
         let (vantage, others) = order.split_first_mut().expect("a node has points");
         let from = self.space.origin(vantage.1);
@@ -245,11 +245,11 @@ impl<S: Points> VpNodes<S> {
     /// Returns the positions of a leaf that are not excluded by their distances from the vantage
     /// point above, which are in ascending order. `distance` is the query's distance from that
     /// vantage point, or NaN if there is none.
-    fn near(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
+    fn candidates(&self, bounds: Bounds, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
         if distance.is_nan() {
             return leaf.positions.clone();
         }
-        let near = bounds.near(&self.above[leaf.span()], distance, radius);
+        let near = bounds.candidate_range(&self.from_vantage[leaf.span()], distance, radius);
         let position = |at| leaf.positions.start + u32::try_from(at).expect("below the end");
         position(near.start)..position(near.end)
     }
@@ -264,9 +264,9 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         let mut nodes = halving(leaf).shape(order.len(), Node::new);
         progress.begin(order.len() as u64);
         Builder { space, progress }.build(&mut order, &mut nodes)?;
-        let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
+        let (from_vantage, order): (_, Vec<u32>) = order.into_iter().unzip();
         let blocks = PointBlocks::new(space, &order);
-        Ok(Self { order, above, nodes, leaf, blocks })
+        Ok(Self { order, from_vantage, nodes, leaf, blocks })
     }
 
     fn nodes(&self) -> usize {
@@ -277,7 +277,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         self.blocks.get()
     }
 
-    /// `task.distance` is the distance of the query from the vantage point above the node.
+    /// `task.distance` is the distance from the query to the vantage point above the node.
     fn step<C: Collector>(
         &self,
         space: &Space<S, M>,
@@ -288,7 +288,7 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
     ) {
         let node = &self.nodes[task.region as usize];
         let Some(sides) = node.sides else {
-            let positions = self.near(space.bounds, node, task.distance, probe.radius());
+            let positions = self.candidates(space.bounds, node, task.distance, probe.radius());
             let start = positions.start.max(node.positions.start + task.at);
             let next = probe.visit_positions(start..positions.end, &self.order);
             if next < positions.end {
@@ -321,15 +321,15 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         let sides = || self.nodes.iter().filter_map(|node| node.sides).flatten();
         contents.number("leaf", self.leaf.into());
         contents.array("order", &self.order);
-        contents.array("distances", &self.above);
+        contents.array("distances", &self.from_vantage);
         contents.computed("sides.low", sides().map(|side| side.low));
         contents.computed("sides.high", sides().map(|side| side.high));
     }
 
     fn read(file: &mut Reader, space: &Space<S, M>, _options: ()) -> Result<Self, StoreProblem> {
-        let leaf = file.leaf()?;
+        let leaf = file.leaf_size()?;
         let order = file.permutation("order", space.points.len())?.to_vec();
-        let above = file.distances_of("distances", order.len())?.to_vec();
+        let from_vantage = file.distances_of("distances", order.len())?.to_vec();
         let mut nodes = halving(leaf).shape(order.len(), Node::new);
         let sides = 2 * nodes.iter().filter(|node| node.sides.is_some()).count();
         let low = file.distances_of("sides.low", sides)?;
@@ -338,11 +338,11 @@ impl<S: Points, M: Metric<S::Point>> Structure<S, M> for VpNodes<S> {
         for ((side, &low), &high) in all.zip(low.iter()).zip(high.iter()) {
             *side = Side { low, high, ..*side };
         }
-        if nodes.iter().any(|node| node.sides.is_none() && !above[node.span()].is_sorted()) {
+        if nodes.iter().any(|node| node.sides.is_none() && !from_vantage[node.span()].is_sorted()) {
             let what = "the distances of a leaf are not in ascending order";
             return Err(invalid("distances", what));
         }
         let blocks = PointBlocks::new(space, &order);
-        Ok(Self { order, above, nodes, leaf, blocks })
+        Ok(Self { order, from_vantage, nodes, leaf, blocks })
     }
 }

@@ -25,11 +25,11 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Returns the head of a list of part `part` of `parts`.
+    /// Returns the head of a list from part `part` of `parts`, or `None` if the list is empty.
     fn of(part: usize, parts: usize, list: &'a [Neighbor]) -> Option<Self> {
         let (first, rest) = list.split_first()?;
         let point = u32::try_from(first.point as usize * parts + part);
-        let point = point.expect("the number of a point");
+        let point = point.expect("point numbers have 32 bits");
         Some(Self { neighbor: Neighbor { point, ..*first }, part, rest })
     }
 }
@@ -39,25 +39,25 @@ impl<'a> Merger<'a> {
         Self { parts, heads: BinaryHeap::with_capacity(parts) }
     }
 
-    /// Writes the nearest neighbors of a query to `to`, whose length must be at most the total
+    /// Writes the nearest neighbors of a query to `merged`, whose length must be at most the total
     /// length of the lists. The lists must be sorted.
     pub(crate) fn merge(
         &mut self,
         lists: impl Iterator<Item = &'a [Neighbor]>,
-        to: &mut [Neighbor],
+        merged: &mut [Neighbor],
     ) {
         for (part, list) in lists.enumerate() {
             if self.parts == 1 {
-                to.copy_from_slice(&list[..to.len()]);
+                merged.copy_from_slice(&list[..merged.len()]);
                 return;
             }
             let head = Head::of(part, self.parts, list);
             self.heads.extend(head.map(Reverse));
         }
-        for to in to {
+        for slot in merged {
             let Some(mut nearest) = self.heads.peek_mut() else { break };
             let Reverse(head) = &*nearest;
-            *to = head.neighbor;
+            *slot = head.neighbor;
             match Head::of(head.part, self.parts, head.rest) {
                 Some(next) => *nearest = Reverse(next),
                 None => {
@@ -96,9 +96,9 @@ mod tests {
                 expected.sort_unstable();
                 for k in [0, 1, 5, expected.len()] {
                     let k = k.min(expected.len());
-                    let mut to = vec![Neighbor { point: 0, distance: 0.0 }; k];
-                    merger.merge(lists.iter().map(|list| &list[..]), &mut to);
-                    assert_eq!(to, expected[..k]);
+                    let mut merged = vec![Neighbor { point: 0, distance: 0.0 }; k];
+                    merger.merge(lists.iter().map(|list| &list[..]), &mut merged);
+                    assert_eq!(merged, expected[..k]);
                 }
             }
         }

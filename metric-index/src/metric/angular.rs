@@ -5,8 +5,8 @@ use super::{Formula, Metric};
 /// The angle between two vectors in radians, from 0 to π. Vectors that differ only in length are
 /// equal. The zero vector has no angle and is rejected.
 ///
-/// The angle is computed in `f64` by Kahan's formula, `2 atan2(|u − v|, |u + v|)` of the unit
-/// vectors u and v. Unlike the arc cosine, it is also accurate for small angles.
+/// The angle between unit vectors u and v is computed in `f64` with Kahan's formula
+/// `2 atan2(|u − v|, |u + v|)`. Unlike the arc cosine, it is also accurate for small angles.
 ///
 /// ```
 /// use metric_index::metric::{Angular, Metric};
@@ -67,15 +67,15 @@ fn angle<T: Copy + Into<f64>>(a: &[T], b: &[T]) -> f32 {
     let length = |v: &[T]| v.iter().map(|&x| x.into() * x.into()).sum::<f64>().sqrt();
     let length_a = length(a);
     let length_b = length(b);
-    let mut apart = 0.0;
-    let mut together = 0.0;
+    let mut squared_difference = 0.0;
+    let mut squared_sum = 0.0;
     for (&a, &b) in a.iter().zip(b) {
         let u = a.into() / length_a;
         let v = b.into() / length_b;
-        apart += (u - v) * (u - v);
-        together += (u + v) * (u + v);
+        squared_difference += (u - v) * (u - v);
+        squared_sum += (u + v) * (u + v);
     }
-    let angle = 2.0 * libm::atan2(apart.sqrt(), together.sqrt());
+    let angle = 2.0 * libm::atan2(squared_difference.sqrt(), squared_sum.sqrt());
     // Vectors of dimension 0 or length 0 have no angle.
     if length_a > 0.0 && length_b > 0.0 { angle as f32 } else { f32::NAN }
 }

@@ -1,10 +1,10 @@
-//! Blocks of points, to which many distances are computed at a time.
+//! Blocks of points, for computing many distances at once.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// Points copied into blocks for vector instructions, in the order in which an index keeps them;
-/// see [`Metric::blocks`](super::Metric::blocks).
+/// Points copied into blocks for vector instructions, in the order that an index has chosen; see
+/// [`Metric::blocks`](super::Metric::blocks).
 ///
 /// ```
 /// use metric_index::metric::{Blocks, Edit, Metric};
@@ -19,10 +19,10 @@ pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
     fn from<'a>(&'a self, query: &'a P) -> Option<Box<dyn Scan + 'a>>;
 }
 
-/// The distances of a query from the points of [`Blocks`].
+/// A query that is ready to be compared with the points of [`Blocks`].
 pub trait Scan: Send {
     /// Appends each position whose point is at most `radius` away, with its distance, to `near`.
-    /// The distance equals [`Metric::distance`](super::Metric::distance), bit for bit. A position
-    /// is an index into the points in the order of the blocks.
+    /// The distance equals [`Metric::distance`](super::Metric::distance), bit for bit. Positions
+    /// count the points in the order of the blocks, from 0.
     fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>);
 }

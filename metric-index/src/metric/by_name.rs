@@ -1,4 +1,4 @@
-//! Metrics of vectors, chosen by name.
+//! Vector metrics that are chosen by name.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::{
     Metric, Minkowski,
 };
 
-/// A metric of vectors that is chosen at run time by its name.
+/// A vector metric that is chosen by name at run time.
 ///
 /// ```
 /// use metric_index::metric::{Metric, VectorMetric};
@@ -19,17 +19,17 @@ use super::{
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub enum VectorMetric {
-    /// `euclidean`
+    /// The [`Euclidean`] distance, named `euclidean`.
     Euclidean,
-    /// `manhattan`
+    /// The [`Manhattan`] distance, named `manhattan`.
     Manhattan,
-    /// `chebyshev`
+    /// The [`Chebyshev`] distance, named `chebyshev`.
     Chebyshev,
-    /// `minkowski:P` with P at least 1.
+    /// A [`Minkowski`] distance, named `minkowski:P` with P at least 1.
     Minkowski(Minkowski),
-    /// `angular`
+    /// The [`Angular`] distance, named `angular`.
     Angular,
-    /// `hamming`
+    /// The [`Hamming`] distance, named `hamming`.
     Hamming,
 }
 
@@ -48,7 +48,8 @@ impl FromStr for VectorMetric {
             _ => {
                 let p = name.strip_prefix("minkowski:").and_then(|p| p.parse().ok());
                 let minkowski = p.and_then(Minkowski::new);
-                Self::Minkowski(minkowski.ok_or(format!("metric {name} of vectors, {expected}"))?)
+                let unknown = || format!("unknown vector metric {name}, {expected}");
+                Self::Minkowski(minkowski.ok_or_else(unknown)?)
             }
         })
     }

@@ -12,10 +12,12 @@ use crate::points::Points;
 /// declares. A distance that fails is not a metric, and indexes would give wrong answers with it. A
 /// distance that passes may still fail on other points.
 ///
-/// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples; 64 is a good size.
+/// Evaluates up to `6 sample²` distances and compares `sample³ / 2` triples. A sample of 64 points
+/// is a good choice.
 ///
 /// # Errors
-/// Fails if two or three points of the sample violate an axiom, or a distance is not finite.
+/// Fails if points of the sample violate an axiom, if a distance is not finite, or if the methods
+/// of the metric disagree.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric, check};
@@ -79,7 +81,7 @@ pub fn check<S: Points, M: Metric<S::Point> + ?Sized>(
     // Upper bounds on the true distance given the computed distance, and on the computed distance
     // given the true distance.
     let max_true = |computed: f32| (f64::from(computed) + absolute) * (1.0 + 2.0 * relative);
-    let max_computed = |truth: f64| (truth * (1.0 + relative) + absolute) * (1.0 + 1e-12);
+    let max_computed = |exact: f64| (exact * (1.0 + relative) + absolute) * (1.0 + 1e-12);
     let between = |a: usize, b: usize| distances[a * count + b];
     for a in 0..count {
         for c in 0..a {

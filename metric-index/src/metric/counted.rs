@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Coordinates, Distances, Metric};
 
-/// A metric that counts its evaluations, which is the usual measure of cost in the literature on
-/// metric spaces.
+/// A metric that counts its evaluations. Their number is the usual measure of cost in the
+/// literature on metric spaces.
 ///
 /// ```
 /// use metric_index::metric::{CountingMetric, Edit, Metric};

@@ -11,8 +11,8 @@ use blocks::StringBlocks;
 ///
 /// If the shorter string has at most 64 characters, the distance is computed by the bit-parallel
 /// algorithm of Myers (1999) in the form of Hyyrö (2003). Otherwise it is computed by the dynamic
-/// programming of Wagner and Fischer (1974). With a radius, the computation stops as soon as the
-/// distance is known to exceed the radius.
+/// programming algorithm of Wagner and Fischer (1974). With a radius, the computation stops as soon
+/// as the distance is known to exceed the radius.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};
@@ -82,15 +82,15 @@ fn edit(a: &str, b: &str, limit: usize) -> Option<usize> {
     let length_a = a.chars().count();
     let length_b = b.chars().count();
     let (short, long) = if length_a <= length_b { (a, b) } else { (b, a) };
-    let shorter = length_a.min(length_b);
-    let longer = length_a.max(length_b);
-    if longer - shorter > limit {
+    let min_length = length_a.min(length_b);
+    let max_length = length_a.max(length_b);
+    if max_length - min_length > limit {
         return None;
     }
-    match shorter {
-        0 => Some(longer),
-        1..=WORD_BITS => Pattern::of(short, shorter).distance(long, limit),
-        _ => by_table(short, long, limit),
+    match min_length {
+        0 => Some(max_length),
+        1..=WORD_BITS => Pattern::of(short, min_length).distance(long, limit),
+        _ => distance_by_table(short, long, limit),
     }
 }
 
@@ -126,18 +126,23 @@ impl Pattern {
         }
     }
 
-    /// Returns the distance of another string if it is at most `limit`.
+    /// Returns the distance to another string if it is at most `limit`.
     fn distance(&self, other: &str, limit: usize) -> Option<usize> {
         if other.is_ascii() {
             let positions = other.bytes().map(|byte| self.ascii[usize::from(byte & 127)]);
-            return self.by_bits(positions, other.len(), limit);
+            return self.distance_by_bits(positions, other.len(), limit);
         }
-        self.by_bits(other.chars().map(|c| self.positions(c)), other.chars().count(), limit)
+        self.distance_by_bits(
+            other.chars().map(|c| self.positions(c)),
+            other.chars().count(),
+            limit,
+        )
     }
 
-    /// Computes the distance one column of the table at a time. Bits mark where the column rises
-    /// and falls by 1. `positions` contains the positions of each of `count` characters.
-    fn by_bits(
+    /// Computes the distance one column of the dynamic programming table at a time. Bits mark the
+    /// rows at which the column rises or falls by 1. The other string has `count` characters, and
+    /// `positions` returns the positions of each of them in this string.
+    fn distance_by_bits(
         &self,
         positions: impl Iterator<Item = u64>,
         count: usize,
@@ -180,7 +185,8 @@ impl Distances<str> for Pattern {
     }
 }
 
-fn by_table(short: &str, long: &str, limit: usize) -> Option<usize> {
+/// Computes the distance one row of the dynamic programming table at a time.
+fn distance_by_table(short: &str, long: &str, limit: usize) -> Option<usize> {
     let short: Vec<char> = short.chars().collect();
     let mut row: Vec<usize> = (0..=short.len()).collect();
     for (i, a) in long.chars().enumerate() {

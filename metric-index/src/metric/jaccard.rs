@@ -2,8 +2,8 @@
 
 use super::Metric;
 
-/// The Jaccard distance `1 − |A ∩ B| / |A ∪ B|` of sets of numbers, which are strictly increasing
-/// sequences. The distance between two empty sets is 0.
+/// The Jaccard distance `1 − |A ∩ B| / |A ∪ B|` between sets of numbers, given as strictly
+/// increasing sequences. The distance between two empty sets is 0.
 ///
 /// ```
 /// use metric_index::metric::{Jaccard, Metric};
@@ -16,8 +16,8 @@ pub struct Jaccard;
 impl Metric<[u32]> for Jaccard {
     #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
     fn distance(&self, a: &[u32], b: &[u32]) -> f32 {
-        // Every index evaluates the distance of each point and each query from itself. It rejects
-        // the point or query if this distance is not 0. Validate the set in this case.
+        // Every index evaluates the distance from each point and each query to itself, and rejects
+        // the point or query if this distance is not 0. The set is therefore validated here.
         if std::ptr::eq(a, b) && !a.is_sorted_by(|x, y| x < y) {
             return f32::NAN;
         }
@@ -31,8 +31,8 @@ impl Metric<[u32]> for Jaccard {
             left += usize::from(left_step);
             right += usize::from(right_step);
         }
-        let all = a.len() + b.len() - common;
-        if all == 0 { 0.0 } else { ((all - common) as f64 / all as f64) as f32 }
+        let union = a.len() + b.len() - common;
+        if union == 0 { 0.0 } else { ((union - common) as f64 / union as f64) as f32 }
     }
 
     fn relative_error(&self) -> f32 {

@@ -1,8 +1,8 @@
 //! The Minkowski distances: Manhattan, Euclidean, Chebyshev, and the distances of any other power.
 //!
-//! Differences are exact in `f64`. They are added in eight sums, one per coordinate modulo 8, which
-//! are then added pairwise. The result has the same bits on every machine, with or without vector
-//! instructions.
+//! Differences are computed in `f64`. They are added in eight sums, one per coordinate modulo 8,
+//! which are then added pairwise. The result has the same bits on every machine, with or without
+//! vector instructions.
 
 use multiversion::multiversion;
 
@@ -11,10 +11,10 @@ use super::{Blocks, Coordinates, Formula, Metric};
 mod blocks;
 mod lanes;
 
-use blocks::{Sum, VectorBlocks};
-use lanes::{LANES, greater, join_lanes, rounded};
+use blocks::{Combination, VectorBlocks};
+use lanes::{LANES, join_lanes, max_or_nan, round_to_f32};
 
-/// Defines a function that combines the coordinates of two vectors in eight lanes, then the lanes
+/// Defines a function that combines the differences of two vectors in eight lanes, then the lanes
 /// pairwise.
 macro_rules! kernel {
     ($name:ident, $point:ty, |$a:ident, $b:ident| $term:expr, $combine:expr) => {
@@ -41,15 +41,15 @@ macro_rules! kernel {
     };
 }
 
-kernel!(squares, f32, |a, b| (a - b) * (a - b), |x, y| x + y);
-kernel!(squares_of_bytes, u8, |a, b| (a - b) * (a - b), |x, y| x + y);
-kernel!(absolutes, f32, |a, b| (a - b).abs(), |x, y| x + y);
-kernel!(absolutes_of_bytes, u8, |a, b| (a - b).abs(), |x, y| x + y);
-kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
-kernel!(greatest_of_bytes, u8, |a, b| (a - b).abs(), greater);
+kernel!(sum_of_squares, f32, |a, b| (a - b) * (a - b), |x, y| x + y);
+kernel!(sum_of_squares_u8, u8, |a, b| (a - b) * (a - b), |x, y| x + y);
+kernel!(sum_of_absolutes, f32, |a, b| (a - b).abs(), |x, y| x + y);
+kernel!(sum_of_absolutes_u8, u8, |a, b| (a - b).abs(), |x, y| x + y);
+kernel!(max_absolute, f32, |a, b| (a - b).abs(), max_or_nan);
+kernel!(max_absolute_u8, u8, |a, b| (a - b).abs(), max_or_nan);
 
 /// Defines a function that combines the differences between a point and the nearest point of a box
-/// in `f32`, in eight lanes as above.
+/// in eight lanes of `f32`.
 macro_rules! box_kernel {
     ($name:ident, |$difference:ident| $term:expr, $combine:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
@@ -61,13 +61,13 @@ macro_rules! box_kernel {
             let (high, high_rest) = high.as_chunks::<LANES>();
             for ((point, low), high) in point.iter().zip(low).zip(high) {
                 for (((lane, &x), &low), &high) in lanes.iter_mut().zip(point).zip(low).zip(high) {
-                    let $difference = outside(x, low, high);
+                    let $difference = distance_to_interval(x, low, high);
                     *lane = combine(*lane, $term);
                 }
             }
             let rest = point_rest.iter().zip(low_rest).zip(high_rest);
             for (lane, ((&x, &low), &high)) in lanes.iter_mut().zip(rest) {
-                let $difference = outside(x, low, high);
+                let $difference = distance_to_interval(x, low, high);
                 *lane = combine(*lane, $term);
             }
             join_lanes(lanes, combine)
@@ -75,22 +75,23 @@ macro_rules! box_kernel {
     };
 }
 
-/// Returns the distance of a coordinate from an interval; 0 inside it.
+/// Returns the distance from a coordinate to an interval; 0 inside it.
 #[inline]
-fn outside(x: f32, low: f32, high: f32) -> f32 {
+fn distance_to_interval(x: f32, low: f32, high: f32) -> f32 {
     let below = low - x;
     let above = x - high;
-    let apart = if below > above { below } else { above };
-    if apart > 0.0 { apart } else { 0.0 }
+    let distance = if below > above { below } else { above };
+    if distance > 0.0 { distance } else { 0.0 }
 }
 
-box_kernel!(box_squares, |d| d * d, |x, y| x + y);
-box_kernel!(box_absolutes, |d| d, |x, y| x + y);
-box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
+box_kernel!(box_sum_of_squares, |d| d * d, |x, y| x + y);
+box_kernel!(box_sum_of_absolutes, |d| d, |x, y| x + y);
+box_kernel!(box_max, |d| d, |x, y| if x > y { x } else { y });
 
-/// Returns a lower bound on the distances, computed in `f64`, from the points of a box of
-/// `dimension` coordinates. `sum` is computed in `f32`. With `n = dimension + 8`, its relative
-/// error is at most `n 2⁻²³` and its absolute error is at most `n 2⁻¹⁴⁸`; see [`blocks`].
+/// Returns a lower bound on the distances to the points of a box of `dimension` coordinates, as
+/// computed in `f64`. `sum` is the combined difference from the box, computed in `f32`. With
+/// `n = dimension + 8`, its relative error is at most `n 2⁻²³` and its absolute error is at most
+/// `n 2⁻¹⁴⁸`; see [`blocks`].
 fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
     /// Minimum sum for which underflow is negligible compared with the relative error.
     const MIN_SUM: f32 = 1e-30;
@@ -98,7 +99,7 @@ fn lower_bound(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
     if sum > MIN_SUM && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
 }
 
-/// Implements a metric on vectors of one number type.
+/// Implements a metric for vectors of one number type.
 macro_rules! metric {
     (
         $metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr,
@@ -106,7 +107,7 @@ macro_rules! metric {
     ) => {
         impl Metric<[$point]> for $metric {
             fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
-                if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
+                if $a.len() == $b.len() { round_to_f32($distance) } else { f32::NAN }
             }
 
             fn relative_error(&self) -> f32 {
@@ -139,9 +140,9 @@ macro_rules! metric {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Euclidean;
 
-metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt(), |_| "euclidean".to_owned(), {
+metric!(Euclidean, f32, |self, a, b| sum_of_squares(a, b).sqrt(), |_| "euclidean".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Squares, points)
+        VectorBlocks::of(Combination::SumOfSquares, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Euclidean)
@@ -150,7 +151,7 @@ metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt(), |_| "euclidean".to_ow
         Some(self)
     }
 });
-metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt(), |_| "euclidean".to_owned());
+metric!(Euclidean, u8, |self, a, b| sum_of_squares_u8(a, b).sqrt(), |_| "euclidean".to_owned());
 
 impl Coordinates for Euclidean {
     fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
@@ -162,7 +163,7 @@ impl Coordinates for Euclidean {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        lower_bound(box_squares(point, low, high), point.len(), f32::sqrt)
+        lower_bound(box_sum_of_squares(point, low, high), point.len(), f32::sqrt)
     }
 }
 
@@ -177,9 +178,9 @@ impl Coordinates for Euclidean {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manhattan;
 
-metric!(Manhattan, f32, |self, a, b| absolutes(a, b), |_| "manhattan".to_owned(), {
+metric!(Manhattan, f32, |self, a, b| sum_of_absolutes(a, b), |_| "manhattan".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Absolutes, points)
+        VectorBlocks::of(Combination::SumOfAbsolutes, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Manhattan)
@@ -188,7 +189,7 @@ metric!(Manhattan, f32, |self, a, b| absolutes(a, b), |_| "manhattan".to_owned()
         Some(self)
     }
 });
-metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b), |_| "manhattan".to_owned());
+metric!(Manhattan, u8, |self, a, b| sum_of_absolutes_u8(a, b), |_| "manhattan".to_owned());
 
 impl Coordinates for Manhattan {
     fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
@@ -196,7 +197,7 @@ impl Coordinates for Manhattan {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        lower_bound(box_absolutes(point, low, high), point.len(), |sum| sum)
+        lower_bound(box_sum_of_absolutes(point, low, high), point.len(), |sum| sum)
     }
 }
 
@@ -210,9 +211,9 @@ impl Coordinates for Manhattan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Chebyshev;
 
-metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(), {
+metric!(Chebyshev, f32, |self, a, b| max_absolute(a, b), |_| "chebyshev".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
-        VectorBlocks::of(Sum::Greatest, points)
+        VectorBlocks::of(Combination::Maximum, points)
     }
     fn formula(&self) -> Option<Formula> {
         Some(Formula::Chebyshev)
@@ -221,7 +222,7 @@ metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(),
         Some(self)
     }
 });
-metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b), |_| "chebyshev".to_owned());
+metric!(Chebyshev, u8, |self, a, b| max_absolute_u8(a, b), |_| "chebyshev".to_owned());
 
 impl Coordinates for Chebyshev {
     fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
@@ -229,7 +230,7 @@ impl Coordinates for Chebyshev {
     }
 
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        lower_bound(box_greatest(point, low, high), point.len(), |sum| sum)
+        lower_bound(box_max(point, low, high), point.len(), |sum| sum)
     }
 }
 
@@ -252,14 +253,14 @@ pub struct Minkowski {
 }
 
 impl Minkowski {
-    /// Creates the distance of power `p`. Returns `None` if `p` is not finite or is below 1, where
-    /// the triangle inequality fails.
+    /// Creates the distance of power `p`. Returns `None` if `p` is not finite, or is below 1, where
+    /// the triangle inequality does not hold.
     pub fn new(p: f32) -> Option<Self> {
         (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
     }
 
     fn text(self) -> String {
-        format!("minkowski:{}", rounded(self.p))
+        format!("minkowski:{}", round_to_f32(self.p))
     }
 
     fn norm(self, differences: impl Iterator<Item = f64>, greatest: f64) -> f64 {
@@ -276,7 +277,7 @@ metric!(
     f32,
     |self, a, b| {
         let differences = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
-        self.norm(differences, greatest(a, b))
+        self.norm(differences, max_absolute(a, b))
     },
     |metric| metric.text(),
     {
@@ -290,7 +291,7 @@ metric!(
     u8,
     |self, a, b| {
         let differences = a.iter().zip(b).map(|(&a, &b)| f64::from(a.abs_diff(b)));
-        self.norm(differences, greatest_of_bytes(a, b))
+        self.norm(differences, max_absolute_u8(a, b))
     },
     |metric| metric.text()
 );

@@ -32,12 +32,12 @@ pub struct FileContents<'a> {
 }
 
 impl<'a> FileContents<'a> {
-    /// Adds an array in memory.
+    /// Adds an array without copying its values.
     pub fn array<T: Value>(&mut self, name: &'static str, values: &'a [T]) {
         self.arrays.push((name, T::DTYPE, Cow::Borrowed(bytemuck::cast_slice(values))));
     }
 
-    /// Adds an array computed for the file.
+    /// Adds an array of computed values.
     pub fn computed<T: Value>(&mut self, name: &'static str, values: impl IntoIterator<Item = T>) {
         let values: Vec<T> = values.into_iter().collect();
         let bytes = bytemuck::cast_slice(&values).to_vec();

@@ -1,4 +1,4 @@
-//! Indexes in files.
+//! Indexes that can be stored in files.
 
 use super::contents::FileContents;
 use super::reader::{Reader, StoreProblem};
@@ -10,7 +10,7 @@ pub trait StoredIndex: Index {
     #[doc(hidden)]
     fn kind(&self) -> Kind;
 
-    /// Whether this type can read indexes of this kind, regardless of their parameters.
+    /// Returns whether this type can read indexes of a kind, regardless of their parameters.
     #[doc(hidden)]
     fn reads(kind: Kind) -> bool;
 

@@ -1,7 +1,7 @@
-//! Points in files.
+//! Points that can be stored in files.
 
 use super::contents::{FileContents, Value};
-use super::reader::{Reader, StoreProblem, ends_of, invalid};
+use super::reader::{Reader, StoreProblem, invalid, validate_ends};
 use crate::points::{Points, Sets, Strings, Vectors};
 
 /// Points that can be stored in a file. The stores of this crate implement this trait, and
@@ -47,12 +47,12 @@ use crate::points::{Points, Sets, Strings, Vectors};
 ///     }
 /// }
 ///
-/// struct Apart;
+/// struct ClockDistance;
 ///
-/// impl Metric<u16> for Apart {
+/// impl Metric<u16> for ClockDistance {
 ///     fn distance(&self, a: &u16, b: &u16) -> f32 {
-///         let apart = a.abs_diff(*b);
-///         f32::from(apart.min(1_440 - apart))
+///         let difference = a.abs_diff(*b);
+///         f32::from(difference.min(1_440 - difference))
 ///     }
 ///
 ///     fn relative_error(&self) -> f32 {
@@ -62,14 +62,14 @@ use crate::points::{Points, Sets, Strings, Vectors};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("times.index");
-/// save(&VpTree::build(Times(vec![10, 700, 1_430]), Apart)?, &path)?;
-/// let tree: VpTree<Times, Apart> = open(&path, Apart)?;
+/// save(&VpTree::build(Times(vec![10, 700, 1_430]), ClockDistance)?, &path)?;
+/// let tree: VpTree<Times, ClockDistance> = open(&path, ClockDistance)?;
 /// assert_eq!(tree.nearest(&1_435, 1)?[0].point, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// Returns the name of the points in files. A file whose points have a different name is
-    /// rejected.
+    /// Returns the name of this type of points in files. A file whose points have a different name
+    /// is rejected.
     fn name() -> String;
 
     /// Writes the points. Names of arrays and numbers start with `points.`; other names belong to
@@ -117,7 +117,7 @@ impl StoredPoints for Strings {
         let ends = file.array("points.ends")?;
         let text =
             std::str::from_utf8(&text).map_err(|_| invalid("points.text", "it is not UTF-8"))?;
-        let ends = ends_of(&ends, text.len(), "points.ends")?;
+        let ends = validate_ends(&ends, text.len(), "points.ends")?;
         if !ends.iter().all(|&end| text.is_char_boundary(end)) {
             return Err(invalid("points.ends", "it splits a character"));
         }
@@ -139,7 +139,7 @@ impl StoredPoints for Sets {
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
         let members = file.array::<u32>("points.members")?;
         let ends = file.array("points.ends")?;
-        let ends = ends_of(&ends, members.len(), "points.ends")?;
+        let ends = validate_ends(&ends, members.len(), "points.ends")?;
         let starts = std::iter::once(0).chain(ends.iter().copied());
         Ok(Self::new(starts.zip(&ends).map(|(start, &end)| &members[start..end]))?)
     }

@@ -54,7 +54,7 @@ pub enum StoreProblem {
         a: u32,
         /// The second point.
         b: u32,
-        /// The distance of the points.
+        /// The distance between the points.
         found: f32,
         /// The distance in the file.
         saved: f32,
@@ -64,7 +64,7 @@ pub enum StoreProblem {
     Points(#[from] Error),
 }
 
-/// The settings of a file.
+/// The JSON header of an index file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
@@ -90,7 +90,7 @@ pub struct Reader {
     pub(super) header: Header,
 }
 
-/// Creates the problem for an array with invalid values, for
+/// Creates the error for an array with invalid values, for
 /// [`StoredPoints::read`](super::StoredPoints::read).
 ///
 /// ```
@@ -103,8 +103,8 @@ pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
 
 /// Checks the first bytes of a file, so that a large file of a different type is not read.
 fn begins_as_container(path: &Path) -> io::Result<bool> {
-    // The type of file is checked before opening, because opening a pipe would wait for its other
-    // end.
+    // Check the file type before opening, because opening a pipe blocks until its other end is
+    // opened.
     let metadata = path.metadata()?;
     let mut head = [0; 9];
     if !metadata.is_file() || metadata.len() < head.len() as u64 {
@@ -133,8 +133,8 @@ impl Reader {
     /// Fails if the array is missing, damaged, or of a different type.
     pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
         let array: Array<T> = self.file.array(name, T::DTYPE)?;
-        let written = self.header.checksums.get(name);
-        check_checksum(name, bytemuck::cast_slice(&array), written)?;
+        let stored = self.header.checksums.get(name);
+        check_checksum(name, bytemuck::cast_slice(&array), stored)?;
         Ok(array)
     }
 
@@ -148,7 +148,7 @@ impl Reader {
         count: usize,
     ) -> Result<Array<T>, StoreProblem> {
         let array = self.array(name)?;
-        of_length(name, array, count)
+        check_length(name, array, count)
     }
 
     /// Reads an array of distances, which must be finite and not negative.
@@ -167,10 +167,10 @@ impl Reader {
         count: usize,
     ) -> Result<Array<f32>, StoreProblem> {
         let array = self.distances(name)?;
-        of_length(name, array, count)
+        check_length(name, array, count)
     }
 
-    /// Reads an array that contains each number below `count` once.
+    /// Reads an array that contains each number below `count` exactly once.
     pub(crate) fn permutation(
         &mut self,
         name: &str,
@@ -188,32 +188,32 @@ impl Reader {
         kind.ok_or_else(|| self.wrong_kind())
     }
 
-    /// Returns the problem of a kind that does not belong to this index.
+    /// Returns the error for a kind that does not match this index.
     pub(crate) fn wrong_kind(&self) -> StoreProblem {
         invalid("settings", format!("kind {}", self.header.kind))
     }
 
-    /// Returns the number with this name.
+    /// Returns the number with the given name.
     ///
     /// # Errors
-    /// Fails if the file has no number of this name.
+    /// Fails if the file has no number with this name.
     pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
         let number = self.header.numbers.get(name).copied();
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
     }
 
-    /// Reads the maximum number of points of a leaf.
-    pub(crate) fn leaf(&self) -> Result<u32, StoreProblem> {
+    /// Reads the maximum number of points per leaf.
+    pub(crate) fn leaf_size(&self) -> Result<u32, StoreProblem> {
         match self.small("leaf")? {
             0 => Err(invalid("settings", "leaf is 0")),
             leaf => Ok(leaf),
         }
     }
 
-    /// Reads a number that fits into 32 bits.
+    /// Reads a number that fits in 32 bits.
     ///
     /// # Errors
-    /// Fails if the file has no number of this name, or if the number is too large.
+    /// Fails if the file has no number with this name, or if the number is too large.
     pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
@@ -221,7 +221,7 @@ impl Reader {
 }
 
 /// Checks the number of values of an array.
-fn of_length<T: Value>(
+fn check_length<T: Value>(
     name: &str,
     array: Array<T>,
     count: usize,
@@ -233,7 +233,7 @@ fn of_length<T: Value>(
     }
 }
 
-/// Checks that `numbers` contains each number below `count` once.
+/// Checks that `numbers` contains each number below `count` exactly once.
 pub(crate) fn check_permutation(
     numbers: &[u32],
     count: usize,
@@ -244,8 +244,8 @@ pub(crate) fn check_permutation(
     distinct.check_complete()
 }
 
-/// Validates the ends of consecutive ranges that cover `length` items.
-pub(crate) fn ends_of(
+/// Validates and converts the ends of consecutive ranges that cover `length` items.
+pub(crate) fn validate_ends(
     ends: &[u64],
     length: usize,
     array: &str,
@@ -257,7 +257,7 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// Checks that no number occurs twice or is missing.
+/// A check that the numbers of an array are distinct and below `count`.
 #[derive(Debug)]
 pub(crate) struct DistinctNumbers<'a> {
     array: &'a str,
@@ -285,7 +285,7 @@ impl<'a> DistinctNumbers<'a> {
         }
     }
 
-    /// Returns the count of distinct numbers so far.
+    /// Returns how many numbers have been checked so far.
     pub(crate) fn count(&self) -> usize {
         self.count
     }

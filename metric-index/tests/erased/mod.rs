@@ -1,6 +1,6 @@
 //! One type for all points and one type for all metrics. A test file therefore compiles each index
-//! once, and not once per store and metric. A `dyn Metric` forwards to the metrics, so distances
-//! are unchanged.
+//! once, not once per store and metric. A `dyn Metric` forwards to the metrics, so distances are
+//! unchanged.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ macro_rules! views {
             fn of(point: &Point) -> &Self {
                 match point {
                     Point::$variant(point) => point,
-                    other => panic!("{other:?} in a space of others"),
+                    other => panic!("{other:?} is not a point of this space"),
                 }
             }
         }
@@ -48,14 +48,14 @@ macro_rules! views {
 
 views!([f32]: Vector, [u8]: Bytes, str: Word, [u32]: Set);
 
-/// Adapts a metric of one type of points to all points.
-struct On<T: ?Sized, M>(M, PhantomData<fn(&T)>);
+/// A metric of one type of points, adapted to all points.
+struct MetricAdapter<T: ?Sized, M>(M, PhantomData<fn(&T)>);
 
-/// Creates a metric of vectors, bytes, words or sets.
+/// Adapts a metric of vectors, bytes, words or sets to all points.
 pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
     metric: M,
 ) -> AnyMetric {
-    Arc::new(On::<T, M>(metric, PhantomData))
+    Arc::new(MetricAdapter::<T, M>(metric, PhantomData))
 }
 
 /// Returns the same metric without blocks, for oracles.
@@ -63,7 +63,7 @@ pub(crate) fn plain(metric: &AnyMetric) -> AnyMetric {
     Arc::new(CountingMetric::new(Arc::clone(metric)))
 }
 
-impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
+impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for MetricAdapter<T, M> {
     fn distance(&self, a: &Point, b: &Point) -> f32 {
         self.0.distance(T::of(a), T::of(b))
     }
@@ -82,7 +82,7 @@ impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
 
     fn distances_from<'a>(&'a self, point: &'a Point) -> Option<Box<dyn Distances<Point> + 'a>> {
         let prepared = self.0.distances_from(T::of(point))?;
-        Some(Box::new(Prepared(prepared)))
+        Some(Box::new(PreparedPoint(prepared)))
     }
 
     fn blocks(&self, points: &[&Point]) -> Option<Box<dyn Blocks<Point>>> {
@@ -113,7 +113,7 @@ impl<T: View + ?Sized> Blocks<Point> for PointBlocks<T> {
     }
 }
 
-impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for On<T, M> {
+impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for MetricAdapter<T, M> {
     fn of<'a>(&self, point: &'a Point) -> &'a [f32] {
         self.0.coordinates().unwrap().of(T::of(point))
     }
@@ -127,9 +127,9 @@ impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for On<T, M> {
     }
 }
 
-struct Prepared<'a, T: ?Sized>(Box<dyn Distances<T> + 'a>);
+struct PreparedPoint<'a, T: ?Sized>(Box<dyn Distances<T> + 'a>);
 
-impl<T: View + ?Sized> Distances<Point> for Prepared<'_, T> {
+impl<T: View + ?Sized> Distances<Point> for PreparedPoint<'_, T> {
     fn to(&self, other: &Point) -> f32 {
         self.0.to(T::of(other))
     }
@@ -149,8 +149,8 @@ pub(crate) fn built(kind: Kind, points: &All, metric: &AnyMetric) -> Erased {
     kind.build(points.clone(), metric.clone()).unwrap()
 }
 
-/// Returns the number of cases in `PROPTEST_CASES`, or `few`.
-pub(crate) fn cases(few: u32) -> ProptestConfig {
+/// Returns a configuration with the number of cases in `PROPTEST_CASES`, or with `default` cases.
+pub(crate) fn cases(default: u32) -> ProptestConfig {
     let requested = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig::with_cases(requested.unwrap_or(few))
+    ProptestConfig::with_cases(requested.unwrap_or(default))
 }

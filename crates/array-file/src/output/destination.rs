@@ -51,7 +51,7 @@ impl Destination {
                     _ => return Err(io(error)),
                 },
             };
-            if is_own_descriptors(&folder)
+            if is_own_descriptor_folder(&folder)
                 && let Some(number) = name.to_str().and_then(|name| name.parse().ok())
             {
                 std::fs::symlink_metadata(folder.join(name)).map_err(io)?;
@@ -63,7 +63,7 @@ impl Destination {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(io(error)),
             };
-            // Links in /proc to pipes and sockets have no target that could be followed.
+            // Links in /proc to pipes and sockets have no target to follow.
             let is_link = existing.as_ref().is_some_and(Metadata::is_symlink);
             let followed = if is_link && folder.starts_with("/proc") {
                 Some(std::fs::metadata(&target).map_err(io)?)
@@ -93,10 +93,10 @@ impl Destination {
         let io = |source| OutputProblem::Io { doing: "open", source };
         Ok(match self {
             Self::Descriptor(number) => {
-                let metadata = descriptor(*number)?.metadata().map_err(io)?;
+                let metadata = duplicate_descriptor(*number)?.metadata().map_err(io)?;
                 let file = metadata.is_file().then(|| FileId::of(&metadata));
-                // Two descriptors may refer to the same file: `/dev/stdout` and `/dev/fd/3` after
-                // `3>&1`.
+                // Two descriptors may refer to the same file, such as `/dev/stdout` and `/dev/fd/3`
+                // after `3>&1`.
                 let number = file.and_then(|_| standard_stream(&metadata)).unwrap_or(*number);
                 match file {
                     Some(file) if number > 2 => (Identity::File(file), Some(file)),
@@ -118,7 +118,7 @@ impl Destination {
 }
 
 /// Duplicates an open descriptor. The duplicate shares the file position and append mode.
-pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
+pub(super) fn duplicate_descriptor(number: i32) -> Result<File, OutputProblem> {
     if was_closed(number) {
         return Err(OutputProblem::Closed);
     }
@@ -130,7 +130,7 @@ pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
 }
 
 /// Returns whether a folder, given as a canonical path, lists the open descriptors of this process.
-fn is_own_descriptors(folder: &Path) -> bool {
+fn is_own_descriptor_folder(folder: &Path) -> bool {
     let process_folder = Path::new("/proc").join(std::process::id().to_string());
     folder == Path::new("/dev/fd")
         || folder.strip_prefix(process_folder).is_ok_and(|rest| {
@@ -140,7 +140,7 @@ fn is_own_descriptors(folder: &Path) -> bool {
 
 /// Returns the standard stream that already refers to this file, if there is one.
 ///
-/// Writing through another descriptor would overwrite the output of the shell's descriptor.
+/// Writing through another descriptor would overwrite output to the shell's descriptor.
 fn standard_stream(file: &Metadata) -> Option<i32> {
     let stdout = io::stdout();
     let stderr = io::stderr();

@@ -1,4 +1,4 @@
-//! Errors of opening or writing an output, with advice for the user.
+//! Errors in opening or writing an output, with advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::standard::STANDARD;
 use crate::hint::hint_to_write;
 
-/// An error of an output: its path and the problem.
+/// An error in opening or writing an output: its path and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", name(path))]
 pub struct OutputError {
@@ -25,7 +25,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// The problem of an output that cannot be written.
+/// The reason why an output cannot be opened or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputProblem {
@@ -67,7 +67,7 @@ pub enum OutputProblem {
 }
 
 impl OutputError {
-    /// Creates an error from writing to `path`.
+    /// Creates an error for a failed write to `path`.
     pub fn write(path: &Path, source: io::Error) -> Self {
         Self { path: path.to_owned(), problem: OutputProblem::Io { doing: "write", source } }
     }

@@ -60,23 +60,23 @@ fn is_or_contains(input: &Path, file: FileId) -> bool {
         std::fs::metadata(input)
     };
     let Ok(metadata) = metadata else { return false };
-    let is = |metadata: &Metadata| metadata.is_file() && FileId::of(metadata) == file;
+    let is_same = |metadata: &Metadata| metadata.is_file() && FileId::of(metadata) == file;
     if !metadata.is_dir() {
-        return is(&metadata);
+        return is_same(&metadata);
     }
     // Links are followed. Each folder is visited once, so a link to a parent folder is harmless.
     let mut seen = HashSet::from([FileId::of(&metadata)]);
-    let mut waiting = vec![input.to_owned()];
-    while let Some(folder) = waiting.pop() {
+    let mut pending = vec![input.to_owned()];
+    while let Some(folder) = pending.pop() {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {
             let path = entry.path();
             let Ok(metadata) = std::fs::metadata(&path) else { continue };
-            if is(&metadata) {
+            if is_same(&metadata) {
                 return true;
             }
             if metadata.is_dir() && seen.insert(FileId::of(&metadata)) {
-                waiting.push(path);
+                pending.push(path);
             }
         }
     }

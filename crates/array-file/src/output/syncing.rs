@@ -1,12 +1,12 @@
-//! Syncs a long file while it is written, to shorten the final sync.
+//! Syncs a large file while it is written, to shorten the final sync.
 
 use std::fs::File;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// The number of bytes after which a file is synced.
-const STEP: usize = 1 << 25;
+/// The number of bytes written between two syncs.
+const SYNC_INTERVAL: usize = 1 << 25;
 
 /// The number of unsynced bytes, and the thread that syncs the file.
 #[derive(Debug, Default)]
@@ -16,10 +16,11 @@ pub(super) struct SyncState {
 }
 
 impl SyncState {
-    /// Counts bytes that were written to the file. Requests a sync after every [`STEP`] bytes.
-    pub(super) fn wrote(&mut self, bytes: usize, file: &File) {
+    /// Counts bytes that were written to the file. Requests a sync after every [`SYNC_INTERVAL`]
+    /// bytes.
+    pub(super) fn count_written(&mut self, bytes: usize, file: &File) {
         self.unsynced += bytes;
-        if self.unsynced < STEP {
+        if self.unsynced < SYNC_INTERVAL {
             return;
         }
         self.unsynced = 0;
@@ -37,7 +38,8 @@ impl SyncState {
         }
     }
 
-    /// Waits for the thread and returns its failure. The system reports a failed write only once.
+    /// Waits for the thread and returns its error, because the system reports a failed write only
+    /// once.
     pub(super) fn finish(self) -> io::Result<()> {
         let Some((sender, thread)) = self.thread else { return Ok(()) };
         drop(sender);
@@ -45,8 +47,7 @@ impl SyncState {
     }
 }
 
-/// Syncs the file on request. All requests that arrive during a sync are served by one further
-/// sync.
+/// Syncs the file on request. Requests that arrive during a sync share the next sync.
 fn sync(file: &File, requests: &Receiver<()>) -> io::Result<()> {
     while requests.recv().is_ok() {
         while requests.try_recv().is_ok() {}
@@ -63,15 +64,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_files_are_synced_while_they_are_written() {
+    fn large_files_are_synced_while_they_are_written() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = File::create(folder.path().join("long")).unwrap();
+        let mut file = File::create(folder.path().join("large")).unwrap();
         let mut syncing = SyncState::default();
-        let bytes = vec![1; STEP / 2];
-        for times in 1..=5 {
+        let bytes = vec![1; SYNC_INTERVAL / 2];
+        for writes in 1..=5 {
             file.write_all(&bytes).unwrap();
-            syncing.wrote(bytes.len(), &file);
-            assert_eq!(syncing.thread.is_some(), times > 1, "only long files need a thread");
+            syncing.count_written(bytes.len(), &file);
+            assert_eq!(syncing.thread.is_some(), writes > 1, "only large files need a thread");
         }
         syncing.finish().unwrap();
         SyncState::default().finish().unwrap();
@@ -82,8 +83,8 @@ mod tests {
         // Devices cannot be synced.
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
         let mut syncing = SyncState::default();
-        syncing.wrote(STEP, &file);
-        syncing.wrote(STEP, &file);
+        syncing.count_written(SYNC_INTERVAL, &file);
+        syncing.count_written(SYNC_INTERVAL, &file);
         assert!(syncing.finish().is_err());
     }
 }

@@ -33,12 +33,12 @@ pub fn remove_temporary_files() {
 /// This is for a signal handler, which may have interrupted a thread that has locked the list. It
 /// allocates no memory, unless a path is longer than 380 bytes.
 pub fn try_to_remove_temporary_files() {
-    const TRY_EVERY: Duration = Duration::from_millis(10);
+    const RETRY_INTERVAL: Duration = Duration::from_millis(10);
     for _ in 0..100 {
         match EXISTING.try_lock() {
             Ok(files) => return remove(&files),
             Err(TryLockError::Poisoned(poisoned)) => return remove(&poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(TRY_EVERY),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
         }
     }
 }
@@ -69,8 +69,7 @@ impl TemporaryFile {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // Check the permission of the file, because a rename needs only permission for the
-            // folder.
+            // Check write permission on the file, because a rename requires it only on the folder.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
@@ -79,8 +78,8 @@ impl TemporaryFile {
         // its owner until it gets the permissions of the original.
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
-        // The path enters the list before the file exists, and nothing is allocated until the list
-        // is unlocked. The file is therefore found and removed even if memory runs out.
+        // The path is added to the list before the file is created, and nothing is allocated from
+        // then until the list is unlocked. The file is therefore removed even if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
             let mut list = existing();
@@ -95,20 +94,20 @@ impl TemporaryFile {
         let file = builder.make_in(folder, create).map_err(failed)?;
         let temporary = Self { file: Some(file), syncing: SyncState::default() };
         if let Some(replaced) = replaced {
-            keep_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
+            copy_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
         }
         Ok(temporary)
     }
 
     fn file(&self) -> &NamedTempFile {
-        self.file.as_ref().expect("only `persist` and `drop` take it, and both end it")
+        self.file.as_ref().expect("the file exists until `persist` or `drop`")
     }
 
     /// Syncs the file, renames it to `target` and syncs the folder.
     pub(super) fn persist(mut self, target: &Path) -> io::Result<()> {
         std::mem::take(&mut self.syncing).finish()?;
         self.file().as_file().sync_all()?;
-        let file = self.file.take().expect("taken only once");
+        let file = self.file.take().expect("the file exists until `persist` or `drop`");
         let mut list = existing();
         list.retain(|path| path != file.path());
         let renamed = file.persist(target);
@@ -145,9 +144,9 @@ impl Drop for TemporaryFile {
 
 impl Write for TemporaryFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let file = self.file.as_ref().expect("only `persist` and `drop` take it, and both end it");
+        let file = self.file.as_ref().expect("the file exists until `persist` or `drop`");
         let written = file.as_file().write(bytes)?;
-        self.syncing.wrote(written, file.as_file());
+        self.syncing.count_written(written, file.as_file());
         Ok(written)
     }
 
@@ -156,16 +155,16 @@ impl Write for TemporaryFile {
     }
 }
 
-/// Gives a new file the owner, group and permissions of another file, as far as the user may set
-/// them.
-fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
-    let mut mode = of.mode() & 0o777;
+/// Copies the owner, group and permissions of the original to a new file, as far as the user may
+/// set them.
+fn copy_permissions(file: &File, original: &Metadata) -> io::Result<()> {
+    let mut mode = original.mode() & 0o777;
     let current = file.metadata()?;
-    if current.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
-        // Only root can change the owner; otherwise the current user owns the file.
+    if current.uid() != original.uid() && fchown(file, Some(original.uid()), None).is_err() {
+        // Only root can change the owner. Otherwise the current user owns the file.
     }
-    if current.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
-        // Permissions of the old group must not pass to another group.
+    if current.gid() != original.gid() && fchown(file, None, Some(original.gid())).is_err() {
+        // Permissions of the original group must not pass to another group.
         mode = (mode & !0o070) | ((mode & 0o007) << 3);
     }
     file.set_permissions(Permissions::from_mode(mode))

@@ -1,12 +1,12 @@
-//! Measures queries per second of CPU time on one thread, compared with other programs on the same
+//! Measures queries per second of CPU time on one thread, compared with other libraries on the same
 //! data in the same run.
 //!
 //! Run `cargo run --release -- DATA FOLDER [NAME…]` in this folder. DATA contains
 //! `spanish-words.txt`, `letter.csv`, `final8_10K.txt`, `final8_query1K.txt` and
-//! `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`. Missing files are skipped. NAMEs select data
-//! sets: `clustered`, `t10k`, `letter`, `final8`, `words`. The program writes the data for
-//! `rivals.py` into FOLDER and runs that script if `python3` has numpy, scipy, scikit-learn,
-//! pynear, faiss or rapidfuzz. The script measures programs in Python.
+//! `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`. Missing files are skipped. Each NAME selects
+//! a data set: `clustered`, `t10k`, `letter`, `final8` or `words`. The program writes the data to
+//! FOLDER and runs `rivals.py`. This script measures the Python libraries that are installed:
+//! scipy, scikit-learn, pynear and faiss, which also need numpy, and rapidfuzz.
 
 use std::io::Write;
 use std::num::NonZero;
@@ -48,7 +48,7 @@ fn main() -> Outcome<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals.py");
     let run = Command::new("python3").arg(script).arg(folder).args(names).status();
     if !run.is_ok_and(|status| status.success()) {
-        println!("the programs in Python were not measured");
+        println!("the Python libraries were not measured");
     }
     Ok(())
 }
@@ -113,24 +113,24 @@ impl Rivals<'_> {
         let count = queries.len();
         println!("{name}: {} x {}, {count} queries, k = {K}", points.len(), points.dimension());
         let index = BruteForce::new(points, Euclidean)?;
-        let (all, expected) = rate(count, || index.batch(queries, |_| Nearest::new(K)));
+        let (all, expected) = measure_rate(count, || index.batch(queries, |_| Nearest::new(K)));
         expected.iter().try_for_each(|list| list.map(|_| ()))?;
         report("ours: brute force, a batch", all);
         let single = NonZero::<usize>::MIN;
         for kind in ["brute-force", "vp-tree", "kd-tree", "sss-index", "sss-index:8p", "lc"] {
             let index = kind.parse::<Kind>()?.build(points, Euclidean)?;
-            let (rate, found) = rate(count, || index.nearest_many(queries, K, single));
-            assert!(found == expected, "{kind}: other neighbors");
+            let (rate, found) = measure_rate(count, || index.nearest_many(queries, K, single));
+            assert!(found == expected, "{kind}: different neighbors");
             report(&format!("ours: {kind}"), rate);
         }
         let rows: Vec<[f32; D]> = points.values().as_chunks().0.to_vec();
         if D < 100 {
             let tree: ImmutableKdTree<f32, u32, D, 32> = ImmutableKdTree::new_from_slice(&rows);
             let many = NonZero::new(K).ok_or("K is above 0")?;
-            let (rate, found) = rate(count, || {
+            let (rate, found) = measure_rate(count, || {
                 let queries = queries.values().as_chunks::<D>().0.iter();
-                let one = |query| tree.nearest_n::<SquaredEuclidean>(query, many);
-                queries.map(one).collect::<Vec<_>>()
+                let search = |query| tree.nearest_n::<SquaredEuclidean>(query, many);
+                queries.map(search).collect::<Vec<_>>()
             });
             assert!(found.iter().all(|found| found.len() == K));
             report("kiddo ImmutableKdTree", rate);
@@ -148,14 +148,15 @@ impl Rivals<'_> {
         let mut expected = Vec::new();
         for kind in ["brute-force", "lc:32", "sss-index:32p", "sss-index:64p", "vp-tree"] {
             let index = kind.parse::<Kind>()?.build(&words, Edit)?;
-            for (at, radius) in radii.into_iter().enumerate() {
-                let (rate, found) = rate(queries.len(), || within(&index, &queries, radius));
-                if expected.len() == at {
+            for (number, radius) in radii.into_iter().enumerate() {
+                let (rate, found) =
+                    measure_rate(queries.len(), || within(&index, &queries, radius));
+                if expected.len() == number {
                     expected.push(found);
                 } else {
-                    assert!(expected[at] == found, "other words");
+                    assert!(expected[number] == found, "different words");
                 }
-                let found = expected[at].iter().map(Vec::len).sum();
+                let found = expected[number].iter().map(Vec::len).sum();
                 report_words(&format!("ours: {kind}"), radius, rate, found);
             }
         }
@@ -176,7 +177,7 @@ impl Rivals<'_> {
         characters.insert_all(words);
         for (radius, whole) in radii.into_iter().zip(1u8..3) {
             let rival = |name: &str, found: &dyn Fn(&String) -> usize| {
-                let (rate, found) = rate(queries.len(), || queries.iter().map(found).sum());
+                let (rate, found) = measure_rate(queries.len(), || queries.iter().map(found).sum());
                 report_words(name, radius, rate, found);
             };
             rival("bk-tree, bytes", &|query| bytes.find(query, whole.into()).count());
@@ -188,19 +189,19 @@ impl Rivals<'_> {
 }
 
 /// Returns the CPU time of this thread in seconds.
-fn cpu() -> f64 {
+fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Returns the median rate of several runs in queries per second, and the neighbors found.
-fn rate<T>(queries: usize, mut run: impl FnMut() -> T) -> (f64, T) {
+fn measure_rate<T>(queries: usize, mut run: impl FnMut() -> T) -> (f64, T) {
     let mut found = run();
     let mut seconds = Vec::new();
     for _ in 0..RUNS {
-        let start = cpu();
+        let start = cpu_seconds();
         found = run();
-        seconds.push(cpu() - start);
+        seconds.push(cpu_seconds() - start);
     }
     seconds.sort_by(f64::total_cmp);
     (queries as f64 / seconds[RUNS / 2], found)
@@ -214,8 +215,8 @@ fn report_words(name: &str, radius: f32, rate: f64, found: usize) {
     println!("  {name:28} r = {radius}   {rate:10.0} queries/s, {found} words");
 }
 
-/// Our edit distance for the crate `bk-tree`, whose own distance compares bytes and misses words
-/// with accents.
+/// The edit distance of `metric-index` for the crate `bk-tree`, whose own distance compares bytes
+/// and misses words with accents.
 struct EditDistance;
 
 impl bk_tree::Metric<String> for EditDistance {
@@ -233,10 +234,10 @@ fn within<I: Index<Metric: Metric<str>, Points: Points<Point = str>>>(
     queries: &Strings,
     radius: f32,
 ) -> Vec<Vec<Neighbor>> {
-    let one = |query| {
+    let answer = |query| {
         search(index, queries.point(query), Within::new(radius)).map(|found| found.0.into_sorted())
     };
     (0..u32::try_from(queries.len()).unwrap_or(0))
-        .map(|query| one(query).unwrap_or_default())
+        .map(|query| answer(query).unwrap_or_default())
         .collect()
 }

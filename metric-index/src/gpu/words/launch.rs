@@ -20,12 +20,13 @@ const WORDS_PER_BLOCK: u32 = 4096;
 const MAX_FEW_QUERIES: u32 = 256;
 /// Number of words per block for few queries.
 const WORDS_PER_BLOCK_FOR_FEW_QUERIES: u32 = 512;
-/// Time for which memory is polled for the answer to a query before the driver is asked.
+/// Time for which memory is polled for an answer before the driver is called.
 const POLL_TIME: Duration = Duration::from_micros(200);
-/// Marks a value that the search for one query has not written yet. It is neither a number of words
-/// nor a word.
+/// Marks a value that the search for one query has not written yet. It is neither a valid number of
+/// words nor a valid neighbor.
 pub(super) const UNWRITTEN: u64 = u64::MAX;
 
+/// Returns the number of words per block.
 fn chunk_of(queries: &Queries) -> u32 {
     if queries.count <= MAX_FEW_QUERIES { WORDS_PER_BLOCK_FOR_FEW_QUERIES } else { WORDS_PER_BLOCK }
 }
@@ -42,7 +43,7 @@ pub(super) struct Kernels {
 impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
         let words = device.load_packed(gpu_runtime::ptx!("words"))?;
-        let select = device.load_packed(gpu_runtime::ptx!("gather"))?;
+        let gather = device.load_packed(gpu_runtime::ptx!("gather"))?;
         Ok(Self {
             within: [words.kernel("words_within_32", 0)?, words.kernel("words_within_64", 0)?],
             within_one: [
@@ -53,7 +54,7 @@ impl Kernels {
                 words.kernel("word_distances_32", 0)?,
                 words.kernel("word_distances_64", 0)?,
             ],
-            gather: select.kernel("gather", MAX_SORTED as usize * 8)?,
+            gather: gather.kernel("gather", MAX_SORTED as usize * 8)?,
         })
     }
 }
@@ -81,7 +82,7 @@ pub(super) struct Words {
     count: u32,
 }
 
-#[expect(unsafe_code, reason = "a kernel's argument")]
+#[expect(unsafe_code, reason = "passed to kernels")]
 // SAFETY: the fields match the fields of `Words` in order and size: five pointers and a u32.
 unsafe impl DeviceRepr for Words {}
 
@@ -109,14 +110,18 @@ struct WordQueries {
     count: u32,
 }
 
-#[expect(unsafe_code, reason = "a kernel's argument")]
+#[expect(unsafe_code, reason = "passed to kernels")]
 // SAFETY: the fields match the fields of `WordQueries` in order and size: four pointers and a u32.
 unsafe impl DeviceRepr for WordQueries {}
 
 /// Sizes of the queries in a buffer, which determine where the sections of the buffer begin.
 ///
-/// The sections are: the ends, character sets and radii of the queries; the codes of all queries;
-/// the number of words found per query; and the words found.
+/// There are four sections:
+///
+/// * the ends, character sets and radii of the queries,
+/// * the codes of all queries,
+/// * the number of words found per query,
+/// * the words found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryLayout {
     pub(super) count: usize,
@@ -125,7 +130,7 @@ pub(super) struct QueryLayout {
 }
 
 impl QueryLayout {
-    /// Returns the number of 32-bit words that the queries take, without the words found.
+    /// Returns the length of the first two sections, in units of 32 bits.
     fn words(self) -> usize {
         3 * self.count + self.characters.div_ceil(4)
     }
@@ -148,7 +153,7 @@ pub(super) struct Queries {
     /// The address of the buffer.
     start: u64,
     pub(super) count: u32,
-    /// Number of 32-bit words of the codes.
+    /// Length of the codes, in units of 32 bits.
     codes: u32,
     /// Capacity for words found, per query.
     capacity: u32,
@@ -166,7 +171,7 @@ impl Queries {
     ) -> Self {
         let words = layout.found_at() + 2 * layout.count * capacity as usize;
         assert!(words <= buffer.len(), "{words} words in a buffer of {}", buffer.len());
-        let narrow = |n: usize| u32::try_from(n).expect("a batch");
+        let narrow = |n: usize| u32::try_from(n).expect("batch sizes fit in 32 bits");
         let count = narrow(layout.count);
         let codes = narrow(layout.characters.div_ceil(4));
         Self { start: buffer.device_ptr(stream).0, count, codes, capacity, is_short }
@@ -183,10 +188,12 @@ impl Queries {
         }
     }
 
+    /// Returns the address of the numbers of words found.
     fn counts(&self) -> u64 {
         self.start + 4 * (3 * u64::from(self.count) + u64::from(self.codes)).next_multiple_of(2)
     }
 
+    /// Returns the address of the words found.
     pub(super) fn found(&self) -> u64 {
         self.counts() + 4 * u64::from(self.count).next_multiple_of(2)
     }
@@ -254,7 +261,7 @@ impl Launcher<'_> {
             chunk: chunk_of(queries),
         };
         let kernel = if queries.is_short { short } else { long };
-        #[expect(unsafe_code, reason = "the launcher of `words_within`")]
+        #[expect(unsafe_code, reason = "launches `words_within`")]
         // SAFETY: `Queries::new` checks the size of the buffer.
         unsafe {
             kernel.launch(self.stream, self.grid(queries), arguments)
@@ -270,7 +277,8 @@ impl Launcher<'_> {
         state: &mut CudaSlice<u32>,
         answer: Answer,
     ) -> LaunchResult {
-        assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
+        assert!(state.len() >= 2, "two counters");
+        assert!(query.length <= 64, "a query has up to 64 characters");
         let [short, long] = &self.kernels.within_one;
         let arguments = WithinOne {
             words: *self.words,
@@ -282,7 +290,7 @@ impl Launcher<'_> {
         };
         let kernel = if query.length <= 32 { short } else { long };
         let grid = Grid::new(self.words.count.div_ceil(THREADS), THREADS);
-        #[expect(unsafe_code, reason = "the launcher of `words_within_one`")]
+        #[expect(unsafe_code, reason = "launches `words_within_one`")]
         // SAFETY: the answer holds the count and `capacity` neighbors.
         unsafe {
             kernel.launch(self.stream, grid, arguments)
@@ -307,7 +315,7 @@ impl Launcher<'_> {
         };
         let kernel = if queries.is_short { short } else { long };
         let grid = self.grid(queries).with_shared_bytes((QUERIES_PER_BLOCK * bins) as usize * 4);
-        #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
+        #[expect(unsafe_code, reason = "launches `word_distances`")]
         // SAFETY: there are `bins` numbers per query.
         unsafe {
             kernel.launch(self.stream, grid, arguments)
@@ -325,7 +333,7 @@ pub(super) struct OneQuery {
     pub(super) radius: u32,
 }
 
-#[expect(unsafe_code, reason = "a kernel's argument")]
+#[expect(unsafe_code, reason = "passed to kernels")]
 // SAFETY: the fields match the fields of `OneQuery` in order and size: 64 bytes and three u32.
 unsafe impl DeviceRepr for OneQuery {}
 
@@ -349,25 +357,25 @@ impl Answer {
 
     /// Waits for everything that [`Launcher::within_one`] writes, and returns the number of words.
     ///
-    /// Polling memory is faster than asking the driver. The driver is asked if polling takes long,
-    /// which also detects a failed kernel.
+    /// Polling memory is faster than calling the driver. If polling takes too long, the driver is
+    /// called, which also detects a failed kernel.
     pub(super) fn wait(self, stream: &CudaStream) -> Result<u32, DriverError> {
         let start = Instant::now();
-        let mut is_over = false;
+        let mut is_finished = false;
         let mut written = |at: u32| {
-            assert!(at <= self.capacity, "a position in the answer");
+            assert!(at <= self.capacity, "the position is within the answer");
             loop {
                 let value = self.start.as_ptr().wrapping_add(at as usize);
                 #[expect(unsafe_code, reason = "the GPU writes it concurrently")]
-                // SAFETY: the pointer is to an initialized value: the answer has a count and
+                // SAFETY: the pointer refers to an initialized value: the answer has a count and
                 // `capacity` words. On machines with these GPUs, 64-bit writes are atomic.
                 let value = unsafe { value.read_volatile() };
-                if value != UNWRITTEN || is_over {
+                if value != UNWRITTEN || is_finished {
                     return Ok(value);
                 }
                 if start.elapsed() > POLL_TIME {
                     stream.synchronize()?;
-                    is_over = true;
+                    is_finished = true;
                 }
                 std::hint::spin_loop();
             }
@@ -376,7 +384,7 @@ impl Answer {
         for at in 1..=count.min(self.capacity) {
             written(at)?;
         }
-        // Order the reads that follow after the polled values.
+        // Order later reads after the reads of the polled values.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         Ok(count)
     }

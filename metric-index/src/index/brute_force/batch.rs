@@ -9,8 +9,8 @@
 //! |x|²)/2`. All rounding errors together are therefore below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`,
 //! and the threshold is lowered by this amount. Underflow adds less than `(d + 8) 2⁻¹⁴⁶`.
 //!
-//! The distances of points whose product reaches the threshold are then computed by the metric, as
-//! in every index.
+//! The metric then computes the distances to the points whose product reaches the threshold, as in
+//! every index.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -73,7 +73,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// Answers many queries by matrix products if the metric is Euclidean and products are faster
     /// than blocks. Otherwise, returns `None`.
-    pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
+    pub(super) fn answer_by_products<Q: Points<Point = S::Point>, C: Answer>(
         &self,
         queries: &Q,
         threads: NonZero<usize>,
@@ -81,12 +81,13 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     ) -> Option<NeighborLists> {
         /// Minimum number of queries for which products are faster than blocks.
         const MIN_QUERIES: usize = 16;
-        const MIN_DIMENSIONS: usize = 12;
+        /// Minimum dimension for which products are faster than blocks.
+        const MIN_DIMENSION: usize = 12;
         let coordinates = self.space.metric.coordinates().filter(|found| found.is_euclidean())?;
         let dimension = self.space.points.is_empty().then_some(0);
         let dimension =
             dimension.unwrap_or_else(|| coordinates.of(self.space.points.point(0)).len());
-        if queries.len() < MIN_QUERIES || dimension < MIN_DIMENSIONS {
+        if queries.len() < MIN_QUERIES || dimension < MIN_DIMENSION {
             return None;
         }
         let batch = Batch::new(self, coordinates, queries, ask);
@@ -145,12 +146,12 @@ where
             return range.map(|query| self.answer_single(query)).collect();
         };
         let dimension = norms.dimension;
-        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(range.len());
+        let mut active: Vec<Query<'_, C>> = Vec::with_capacity(range.len());
         let mut values = Vec::with_capacity(range.len() * dimension);
         let mut answers: Vec<Option<Result<Vec<Neighbor>, Error>>> = Vec::new();
         for number in range {
             let query = self.coordinates.of(self.queries.point(number));
-            let square = square(query);
+            let square = squared_length(query);
             // Answer invalid queries and queries with large coordinates one by one.
             if query.len() != dimension || square.is_nan() || square > MAX_SQUARE {
                 answers.push(Some(self.answer_single(number)));
@@ -159,10 +160,10 @@ where
             answers.push(None);
             values.extend_from_slice(query);
             let collector = (self.ask)(number);
-            open.push(Query { point: query, square, collector, failed: None });
+            active.push(Query { point: query, square, collector, error: None });
         }
         let point = |number: u32| self.coordinates.of(self.index.space.points.point(number));
-        let mut products = vec![0.0; open.len() * POINTS_PER_PRODUCT];
+        let mut products = vec![0.0; active.len() * POINTS_PER_PRODUCT];
         let mut rows = Vec::with_capacity(POINTS_PER_PRODUCT * dimension);
         for (first, halves) in
             (0..).step_by(POINTS_PER_PRODUCT).zip(norms.halves.chunks(POINTS_PER_PRODUCT))
@@ -172,48 +173,50 @@ where
                 first..first + u32::try_from(halves.len()).expect("at most POINTS_PER_PRODUCT");
             numbers.for_each(|number| rows.extend_from_slice(point(number)));
             multiply(&rows, &values, dimension, &mut products);
-            let block = Block { first, halves, greatest: norms.greatest };
-            for (query, products) in open.iter_mut().zip(products.chunks_mut(POINTS_PER_PRODUCT)) {
+            let block = Block { first, halves, max_square: norms.max_square };
+            for (query, products) in active.iter_mut().zip(products.chunks_mut(POINTS_PER_PRODUCT))
+            {
                 query.scan(&point, &block, products);
             }
         }
-        let mut done = open.into_iter().map(|query| match query.failed {
+        let mut results = active.into_iter().map(|query| match query.error {
             Some(error) => Err(error),
             None => Ok(query.collector.into_sorted()),
         });
-        let answer =
-            |answer: Option<_>| answer.or_else(|| done.next()).expect("each query has one");
+        let answer = |answer: Option<_>| {
+            answer.or_else(|| results.next()).expect("each query has an answer")
+        };
         answers.into_iter().map(answer).collect()
     }
 }
 
-/// The points of a product.
+/// The points of one matrix product.
 struct Block<'a> {
     /// The number of the first point.
     first: u32,
     /// Half the squared length of each point.
     halves: &'a [f32],
     /// The maximum squared length of all points of the index.
-    greatest: f64,
+    max_square: f64,
 }
 
 struct Query<'a, C> {
     point: &'a [f32],
     square: f64,
     collector: C,
-    failed: Option<Error>,
+    error: Option<Error>,
 }
 
 impl<C: Answer> Query<'_, C> {
-    /// Computes the distances of the points of a block that can be within the radius.
+    /// Computes the distances to those points of a block that can be within the radius.
     fn scan<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
         block: &Block<'_>,
         products: &mut [f32],
     ) {
-        let &Block { first, halves, greatest } = block;
-        let mut threshold = self.threshold(greatest);
+        let &Block { first, halves, max_square } = block;
+        let mut threshold = self.threshold(max_square);
         if threshold == f32::NEG_INFINITY {
             // The radius is still infinite, so begin with the points that seem nearest.
             let mut order: Vec<(f32, u32)> =
@@ -223,38 +226,38 @@ impl<C: Answer> Query<'_, C> {
                 if nearness < threshold {
                     continue;
                 }
-                threshold = self.measure(point_of, point, threshold, greatest);
+                threshold = self.measure(point_of, point, threshold, max_square);
             }
             return;
         }
         let chunks = halves.chunks(LANES).zip(products.chunks(LANES));
         for (chunk, (halves, products)) in (first..).step_by(LANES).zip(chunks) {
-            if !any(halves, products, threshold) {
+            if !any_reaches(halves, products, threshold) {
                 continue;
             }
             for ((point, &half), &product) in (chunk..).zip(halves).zip(products) {
                 if product < half + threshold {
                     continue;
                 }
-                threshold = self.measure(point_of, point, threshold, greatest);
+                threshold = self.measure(point_of, point, threshold, max_square);
             }
         }
     }
 
-    /// Computes the distance of a point and returns the new threshold.
+    /// Computes the distance to a point and returns the new threshold.
     fn measure<'p>(
         &mut self,
         point_of: &impl Fn(u32) -> &'p [f32],
         point: u32,
         threshold: f32,
-        greatest: f64,
+        max_square: f64,
     ) -> f32 {
         let distance = Euclidean.distance(self.point, point_of(point));
         if !(0.0..f32::INFINITY).contains(&distance) {
-            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+            self.error = self.error.or(Some(Error::NoDistance { point, distance }));
         } else if distance <= self.collector.radius() {
             self.collector.offer(Neighbor { point, distance });
-            return self.threshold(greatest);
+            return self.threshold(max_square);
         }
         threshold
     }
@@ -262,7 +265,7 @@ impl<C: Answer> Query<'_, C> {
     /// Returns a lower bound on the product minus half the point's squared length, for points
     /// within the radius.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
-    fn threshold(&self, greatest: f64) -> f32 {
+    fn threshold(&self, max_square: f64) -> f32 {
         let radius = self.collector.radius();
         if radius < 0.0 {
             return f32::INFINITY;
@@ -271,10 +274,10 @@ impl<C: Answer> Query<'_, C> {
         // radius.
         let error = f64::from(Metric::<[f32]>::relative_error(&Euclidean));
         let distance = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
-        let squares = self.square + greatest + distance * distance;
+        let squares = self.square + max_square + distance * distance;
         let terms = (self.point.len() + 8) as f64;
-        let smallest = f64::from(f32::from_bits(8));
-        let slack = terms * (f64::from(f32::EPSILON) * squares + smallest);
+        let underflow = f64::from(f32::from_bits(8));
+        let slack = terms * (f64::from(f32::EPSILON) * squares + underflow);
         let bound = (self.square - distance * distance) / 2.0 - slack;
         if bound > -MAX_SQUARE { (bound as f32).next_down() } else { f32::NEG_INFINITY }
     }
@@ -285,36 +288,36 @@ struct Norms {
     dimension: usize,
     halves: Vec<f32>,
     /// The maximum squared length.
-    greatest: f64,
+    max_square: f64,
 }
 
 impl Norms {
     /// Computes the squared lengths. Returns `None` if the points differ in dimension, have no
     /// coordinates, or are so large that squares overflow.
-    #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for it")]
+    #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for the rounding")]
     fn of<S: Points>(points: &S, coordinates: &dyn Coordinates<S::Point>) -> Option<Self> {
         let point = |number: u32| coordinates.of(points.point(number));
         let dimension = if points.is_empty() { 0 } else { point(0).len() };
         let count = u32::try_from(points.len()).ok().filter(|_| dimension > 0)?;
         let squares = (0..count).map(|number| {
             let point = point(number);
-            let square = (point.len() == dimension).then(|| square(point));
+            let square = (point.len() == dimension).then(|| squared_length(point));
             square.filter(|&square| square <= MAX_SQUARE)
         });
         let squares: Vec<f64> = squares.collect::<Option<_>>()?;
-        let greatest = squares.iter().copied().fold(0.0, f64::max);
+        let max_square = squares.iter().copied().fold(0.0, f64::max);
         let halves = squares.into_iter().map(|square| (square / 2.0) as f32).collect();
-        Some(Self { dimension, halves, greatest })
+        Some(Self { dimension, halves, max_square })
     }
 }
 
-fn square(point: &[f32]) -> f64 {
+fn squared_length(point: &[f32]) -> f64 {
     point.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
 }
 
-/// Whether at least one product reaches the threshold.
+/// Returns whether at least one product reaches the threshold.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
+fn any_reaches(halves: &[f32], products: &[f32], threshold: f32) -> bool {
     let halves = <&[f32; LANES]>::try_from(halves);
     let products = <&[f32; LANES]>::try_from(products);
     let Ok(halves) = halves else { return true };
@@ -333,13 +336,13 @@ fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32
     let query_count = queries.len() / dimension;
     let fits =
         row_count <= POINTS_PER_PRODUCT && query_count * POINTS_PER_PRODUCT <= products.len();
-    assert!(fits, "the products fit into the buffer");
-    let stride = |n: usize| isize::try_from(n).expect("a vector fits into memory");
-    #[expect(unsafe_code, reason = "the product is on raw pointers")]
-    // SAFETY: rows have `row_count` times `dimension` values and queries `query_count` times
-    // `dimension`. Products hold `query_count` columns of `POINTS_PER_PRODUCT` values, of which
-    // `row_count` are written, as asserted above. The products are borrowed mutably, so they
-    // overlap nothing.
+    assert!(fits, "the products fit in the buffer");
+    let stride = |n: usize| isize::try_from(n).expect("a vector fits in memory");
+    #[expect(unsafe_code, reason = "`gemm` takes raw pointers")]
+    // SAFETY: `rows` contains `row_count * dimension` values, and `queries` contains
+    // `query_count * dimension` values. As asserted above, `products` contains `query_count`
+    // columns of `POINTS_PER_PRODUCT` values, of which the first `row_count` are written. The
+    // mutable borrow of `products` overlaps nothing.
     unsafe {
         gemm::gemm(
             row_count,

@@ -6,14 +6,14 @@ use crate::prune::Bounds;
 use array_file::array::Array;
 
 /// Number of points per block.
-pub(super) const BLOCK: usize = 64;
+pub(super) const POINTS_PER_BLOCK: usize = 64;
 /// Maximum number of blocks or groups per group.
 const FAN_OUT: usize = 8;
 /// The maximum code of a distance.
 const MAX_CODE: f32 = 65_535.0;
 
-/// The distances of points from pivots, as codes. A query can exclude many points at a time by
-/// bounding boxes of blocks of points, groups of blocks, groups of groups and so on.
+/// The distances from points to pivots, as codes. A query can exclude many points at once by the
+/// bounding boxes of blocks of points, groups of blocks and larger groups.
 ///
 /// The regions of a table are its blocks, followed by its groups from the lowest to the highest
 /// level.
@@ -22,10 +22,11 @@ pub(super) struct Table {
     pivots: usize,
     /// The scale, a power of two. A code is a distance multiplied by the scale, rounded down.
     scale: f32,
-    /// The points in the order of the table. Block b begins at `b * BLOCK`. Nearby points are
-    /// adjacent.
+    /// The points in the order of the table. Block b begins at `b * POINTS_PER_BLOCK`. Nearby
+    /// points are adjacent.
     order: Array<u32>,
-    /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
+    /// The codes of the points of block b for pivot p begin at
+    /// `(b * pivots + p) * POINTS_PER_BLOCK`.
     codes: Array<u16>,
     groups: Vec<Group>,
     /// The minimum and maximum codes of the members of group g for pivot p are at `g * pivots + p`.
@@ -34,9 +35,10 @@ pub(super) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Group {
-    /// The first region of the group.
+    /// The first member, a region.
     first: u32,
-    parts: u32,
+    /// The number of members, which are consecutive regions.
+    count: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,11 +47,11 @@ struct Boxes {
     high: [u16; FAN_OUT],
 }
 
-/// The distances of a query from the pivots.
+/// The distances from a query to the pivots.
 #[derive(Clone, Copy)]
 pub(super) struct PivotDistances<'a> {
     distances: &'a [f32],
-    /// Upper bound on the distances of the query and of all points from the pivots.
+    /// Upper bound on the distances from the query and all points to the pivots.
     greatest: f32,
 }
 
@@ -68,18 +70,21 @@ impl<'a> PivotDistances<'a> {
 
 impl Table {
     /// Creates a table of the points in `order`, which it rearranges. `distances` contains the
-    /// distances of all points from each pivot.
+    /// distances from all points to each pivot.
     pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
         arrange(&mut order, distances);
-        for block in order.chunks_mut(BLOCK) {
+        for block in order.chunks_mut(POINTS_PER_BLOCK) {
             block.sort_unstable();
         }
         let greatest = distances.iter().flatten().fold(0.0f32, |max, &distance| max.max(distance));
         let scale = scale(greatest);
-        let mut codes = vec![0; order.len().div_ceil(BLOCK) * distances.len() * BLOCK];
-        let blocks = codes.chunks_mut(distances.len().max(1) * BLOCK).zip(order.chunks(BLOCK));
+        let mut codes =
+            vec![0; order.len().div_ceil(POINTS_PER_BLOCK) * distances.len() * POINTS_PER_BLOCK];
+        let blocks = codes
+            .chunks_mut(distances.len().max(1) * POINTS_PER_BLOCK)
+            .zip(order.chunks(POINTS_PER_BLOCK));
         for (codes, block) in blocks {
-            for (column, distances) in codes.chunks_mut(BLOCK).zip(distances) {
+            for (column, distances) in codes.chunks_mut(POINTS_PER_BLOCK).zip(distances) {
                 for (code, &point) in column.iter_mut().zip(block) {
                     *code = code_of(distances[point as usize], scale);
                 }
@@ -97,38 +102,38 @@ impl Table {
         codes: Array<u16>,
     ) -> Self {
         let mut table = Self { pivots, scale, order, codes, groups: Vec::new(), boxes: Vec::new() };
-        let blocks = table.order.len().div_ceil(BLOCK);
-        // The regions of the current level.
+        let blocks = table.order.len().div_ceil(POINTS_PER_BLOCK);
+        // The first region of the current level and the number of its regions.
         let mut first = 0;
-        let mut parts = blocks;
-        while parts > 1 || (parts == 1 && table.groups.is_empty()) {
-            for start in (first..first + parts).step_by(FAN_OUT) {
-                let parts = start..(start + FAN_OUT).min(first + parts);
+        let mut count = blocks;
+        while count > 1 || (count == 1 && table.groups.is_empty()) {
+            for start in (first..first + count).step_by(FAN_OUT) {
+                let members = start..(start + FAN_OUT).min(first + count);
                 for pivot in 0..pivots {
                     let mut boxes = Boxes { low: [u16::MAX; FAN_OUT], high: [0; FAN_OUT] };
-                    for (at, part) in parts.clone().enumerate() {
-                        (boxes.low[at], boxes.high[at]) = table.code_range(part, pivot);
+                    for (index, member) in members.clone().enumerate() {
+                        (boxes.low[index], boxes.high[index]) = table.code_range(member, pivot);
                     }
                     table.boxes.push(boxes);
                 }
-                let group = Group { first: number(start), parts: number(parts.len()) };
+                let group = Group { first: number(start), count: number(members.len()) };
                 table.groups.push(group);
             }
-            first += parts;
-            parts = parts.div_ceil(FAN_OUT);
+            first += count;
+            count = count.div_ceil(FAN_OUT);
         }
         table
     }
 
     /// Returns the minimum and maximum code of a region for a pivot.
     fn code_range(&self, region: usize, pivot: usize) -> (u16, u16) {
-        let blocks = self.order.len().div_ceil(BLOCK);
+        let blocks = self.order.len().div_ceil(POINTS_PER_BLOCK);
         if let Some(group) = region.checked_sub(blocks) {
             let Boxes { low, high } = self.boxes[group * self.pivots + pivot];
             let min = low.into_iter().fold(u16::MAX, u16::min);
             return (min, high.into_iter().fold(0, u16::max));
         }
-        let start = (region * self.pivots + pivot) * BLOCK;
+        let start = (region * self.pivots + pivot) * POINTS_PER_BLOCK;
         let codes = &self.codes[start..start + self.block(number(region)).map_or(0, <[u32]>::len)];
         let min = codes.iter().fold(u16::MAX, |min, &code| min.min(code));
         (min, codes.iter().fold(0, |max, &code| max.max(code)))
@@ -136,17 +141,17 @@ impl Table {
 
     /// Returns the number of blocks and groups.
     pub(super) fn regions(&self) -> usize {
-        self.order.len().div_ceil(BLOCK) + self.groups.len()
+        self.order.len().div_ceil(POINTS_PER_BLOCK) + self.groups.len()
     }
 
     /// Returns the points of a block; `None` if the region is a group.
     pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
-        let start = region as usize * BLOCK;
-        let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
+        let start = region as usize * POINTS_PER_BLOCK;
+        let points = self.order.get(start..(start + POINTS_PER_BLOCK).min(self.order.len()))?;
         (!points.is_empty()).then_some(points)
     }
 
-    /// Returns the shared data of a query's tasks: the distances of the query from the pivots, then
+    /// Returns the shared data of a query's tasks: the distances from the query to the pivots, then
     /// [`PivotDistances::greatest`].
     pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
         let mut greatest = MAX_CODE / self.scale;
@@ -156,23 +161,23 @@ impl Table {
         shared.into()
     }
 
-    /// Iterates over the members of a group, each with a lower bound on the distance of the query
-    /// from its points.
-    pub(super) fn parts(
+    /// Iterates over the members of a group, each with a lower bound on the distances from the
+    /// query to its points.
+    pub(super) fn members(
         &self,
         region: u32,
         query: PivotDistances<'_>,
         bounds: Bounds,
     ) -> impl Iterator<Item = (u32, f32)> + use<> {
-        let group = region as usize - self.order.len().div_ceil(BLOCK);
+        let group = region as usize - self.order.len().div_ceil(POINTS_PER_BLOCK);
         let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
-        let apart = box_bounds(boxes, query.distances, self.scale);
-        let Group { first, parts } = self.groups[group];
+        let code_bounds = box_bounds(boxes, query.distances, self.scale);
+        let Group { first, count } = self.groups[group];
         let scale = self.scale;
         let greatest = query.greatest;
-        (first..first + parts)
-            .zip(apart)
-            .map(move |(part, apart)| (part, bounds.gap_of(apart / scale, greatest)))
+        (first..first + count)
+            .zip(code_bounds)
+            .map(move |(member, bound)| (member, bounds.gap_of(bound / scale, greatest)))
     }
 
     /// Marks the points of a block that the pivots do not exclude, beginning at position `from`.
@@ -183,13 +188,13 @@ impl Table {
         from: u32,
         query: PivotDistances<'_>,
         margin: f64,
-        marks: &mut [u16; BLOCK],
+        marks: &mut [u16; POINTS_PER_BLOCK],
     ) -> bool {
         let count = self.block(region).map_or(0, <[u32]>::len);
         marks[from as usize..count].fill(u16::MAX);
-        let start = region as usize * self.pivots * BLOCK;
-        let (columns, _) = self.codes[start..start + self.pivots * BLOCK].as_chunks();
-        keep_marked(marks, columns, query.distances, f64::from(self.scale), margin)
+        let start = region as usize * self.pivots * POINTS_PER_BLOCK;
+        let (columns, _) = self.codes[start..start + self.pivots * POINTS_PER_BLOCK].as_chunks();
+        clear_excluded(marks, columns, query.distances, f64::from(self.scale), margin)
     }
 
     pub(super) fn scale(&self) -> f32 {
@@ -206,23 +211,23 @@ impl Table {
 }
 
 pub(super) fn number(n: usize) -> u32 {
-    u32::try_from(n).expect("not more regions than points")
+    u32::try_from(n).expect("fewer than 2^32 points and regions")
 }
 
-/// Rearranges points so that points with similar distances from the pivots are adjacent. It splits
-/// them recursively at the median of the pivot whose distances vary most. The number of blocks of
-/// each part is a power of two, so that groups are also parts.
+/// Rearranges points so that points with similar distances from the pivots are adjacent. Splits
+/// them recursively at the median distance from the pivot whose distances vary most. The first part
+/// of a split has a power-of-two number of blocks, so that each group is one of the parts.
 fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
-    let blocks = order.len().div_ceil(BLOCK);
+    let blocks = order.len().div_ceil(POINTS_PER_BLOCK);
     if blocks <= 1 {
         return;
     }
     let variance = |pivot: usize| {
-        let some = order.iter().step_by((order.len() / 256).max(1));
+        let sample = order.iter().step_by((order.len() / 256).max(1));
         let mut count = 0.0;
         let mut sum = 0.0;
         let mut squares = 0.0;
-        for distance in some.map(|&point| f64::from(distances[pivot][point as usize])) {
+        for distance in sample.map(|&point| f64::from(distances[pivot][point as usize])) {
             count += 1.0;
             sum += distance;
             squares += distance * distance;
@@ -233,16 +238,16 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
     let widest = (0..distances.len()).max_by(|&a, &b| variances[a].total_cmp(&variances[b]));
     let Some(pivot) = widest else { return };
     let from = |point: u32| distances[pivot][point as usize];
-    let half = blocks.next_power_of_two() / 2 * BLOCK;
+    let half = blocks.next_power_of_two() / 2 * POINTS_PER_BLOCK;
     order.select_nth_unstable_by(half, |&a, &b| from(a).total_cmp(&from(b)).then(a.cmp(&b)));
     let (near, far) = order.split_at_mut(half);
     rayon::join(|| arrange(near, distances), || arrange(far, distances));
 }
 
-/// Returns the greatest power of two that scales all distances to at most [`MAX_CODE`]. Scaling by
-/// a power of two is exact.
+/// Returns the greatest power of two, up to 2^100, that scales all distances to at most
+/// [`MAX_CODE`]. Scaling by a power of two is exact.
 fn scale(greatest: f32) -> f32 {
-    let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
+    let mut scale = f32::from_bits((127 + 100) << 23);
     while greatest * scale > MAX_CODE {
         scale /= 2.0;
     }
@@ -258,31 +263,31 @@ fn code_of(distance: f32, scale: f32) -> u16 {
     (distance * scale) as u16
 }
 
-/// Returns a lower bound on the distance of a query from each box, in units of codes. The bound is
-/// the maximum over all pivots of the distance from the nearer end of the box. A code represents
+/// Returns a lower bound on the distance from a query to each box, in units of codes. The bound is
+/// the maximum, over all pivots, of the distance from the nearer end of the box. A code represents
 /// all distances that are rounded down to it.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn box_bounds(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN_OUT] {
-    let mut apart = [0.0f32; FAN_OUT];
+    let mut bounds = [0.0f32; FAN_OUT];
     for (boxes, distance) in boxes.iter().zip(distances) {
         let scaled = distance * scale;
-        for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
+        for ((bound, &low), &high) in bounds.iter_mut().zip(&boxes.low).zip(&boxes.high) {
             let below = f32::from(low) - scaled;
             let above = scaled - (f32::from(high) + 1.0);
             let outside = if below > above { below } else { above };
-            *apart = if outside > *apart { outside } else { *apart };
+            *bound = if outside > *bound { outside } else { *bound };
         }
     }
-    apart
+    bounds
 }
 
 /// Removes the marks of points whose codes are outside the margin of the query's distances. Returns
 /// whether any mark is left.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-fn keep_marked(
-    marks: &mut [u16; BLOCK],
-    columns: &[[u16; BLOCK]],
+fn clear_excluded(
+    marks: &mut [u16; POINTS_PER_BLOCK],
+    columns: &[[u16; POINTS_PER_BLOCK]],
     distances: &[f32],
     scale: f64,
     margin: f64,

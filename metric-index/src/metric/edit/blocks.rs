@@ -1,9 +1,9 @@
 //! Strings in blocks of 32, stored character by character: the first characters of all strings,
 //! then the second characters, and so on.
 //!
-//! The bits of a machine word represent the characters of the query (Myers 1999, Hyyrö 2003). A
-//! vector instruction therefore advances one string per word of 16, 32 or 64 bits in its register
-//! by one character.
+//! The bits of a word represent the characters of the query (Myers 1999, Hyyrö 2003). A vector
+//! register holds several words of 16, 32 or 64 bits, one per string. Vector instructions process
+//! the next character of all these strings at once.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use super::super::{Blocks, Scan};
 /// Number of strings per block.
 const LANES: usize = 32;
 const LANES_U32: u32 = 32;
-/// Number of characters after which a block is abandoned if none of its strings can be within the
-/// radius.
+/// Number of characters between checks. A check abandons a block if none of its strings can be
+/// within the radius.
 const CHARACTERS_PER_CHECK: usize = 4;
 /// Maximum number of characters of a string in blocks.
 const MAX_LENGTH: usize = 4_096;
@@ -26,7 +26,7 @@ pub(super) struct StringBlocks {
     /// The number of each character, counted from 1.
     alphabet: HashMap<char, u16>,
     blocks: Vec<Block>,
-    /// The number of each character of the strings; 0 after the end of a string.
+    /// The numbers of the strings' characters, by position and lane; 0 after the end of a string.
     characters: Vec<[u16; LANES]>,
 }
 
@@ -89,9 +89,9 @@ impl Blocks<str> for StringBlocks {
     fn from<'a>(&'a self, query: &'a str) -> Option<Box<dyn Scan + 'a>> {
         let length = query.chars().count();
         let positions = match length {
-            1..=16 => CharacterBits::Of16(self.positions(query, |at| 1 << at)),
-            17..=32 => CharacterBits::Of32(self.positions(query, |at| 1 << at)),
-            33..=64 => CharacterBits::Of64(self.positions(query, |at| 1 << at)),
+            1..=16 => CharacterBits::Of16(self.positions(query, |position| 1 << position)),
+            17..=32 => CharacterBits::Of32(self.positions(query, |position| 1 << position)),
+            33..=64 => CharacterBits::Of64(self.positions(query, |position| 1 << position)),
             _ => return None,
         };
         Some(Box::new(StringScan { blocks: self, length, positions }))
@@ -112,7 +112,7 @@ struct StringScan<'a> {
 }
 
 impl Scan for StringScan<'_> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "limited before")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded above")]
     fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>) {
         if radius < 0.0 || positions.is_empty() {
             return;
@@ -143,9 +143,9 @@ impl Scan for StringScan<'_> {
     }
 }
 
-/// Defines a function that computes the distances of a query from the strings of a block, one
-/// column of the table at a time. Bits mark where the column rises and falls by 1. Returns `None`
-/// if all distances exceed `limit`.
+/// Defines a function that computes the distances from a query to the strings of a block. It
+/// computes one column of the dynamic programming table at a time. Bits mark the rows at which the
+/// column rises or falls by 1. The function returns `None` if all distances exceed `limit`.
 macro_rules! scan {
     ($name:ident, $word:ty) => {
         #[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
@@ -162,10 +162,10 @@ macro_rules! scan {
             let mut falls = [0 as $word; LANES];
             let mut distances = [length as u16; LANES];
             let mut equal = [0 as $word; LANES];
-            for (at, stretch) in
+            for (start, chunk) in
                 (0..).step_by(CHARACTERS_PER_CHECK).zip(characters.chunks(CHARACTERS_PER_CHECK))
             {
-                for column in stretch {
+                for column in chunk {
                     for (equal, &character) in equal.iter_mut().zip(column) {
                         *equal = positions[usize::from(character)];
                     }
@@ -177,16 +177,16 @@ macro_rules! scan {
                         let up = fall | !(zero | rise);
                         let down = rise & zero;
                         // Strings that have ended retain their distances.
-                        let goes_on = u16::from(column[lane] != 0);
-                        distances[lane] += (up >> last & 1) as u16 & goes_on;
-                        distances[lane] -= (down >> last & 1) as u16 & goes_on;
+                        let continues = u16::from(column[lane] != 0);
+                        distances[lane] += (up >> last & 1) as u16 & continues;
+                        distances[lane] -= (down >> last & 1) as u16 & continues;
                         let up = (up << 1) | 1;
                         rises[lane] = (down << 1) | !(zero | up);
                         falls[lane] = up & zero;
                     }
                 }
                 // Each remaining character can lower a distance by one.
-                let done = (at + stretch.len()) as u16;
+                let done = (start + chunk.len()) as u16;
                 let mut is_near = false;
                 for (&distance, &length) in distances.iter().zip(lengths) {
                     let remaining = usize::from(length.saturating_sub(done));

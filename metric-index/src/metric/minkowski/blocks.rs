@@ -16,28 +16,28 @@ use std::ops::Range;
 use multiversion::multiversion;
 
 use super::super::{Blocks, Scan};
-use super::lanes::{LANES as SUMS, greater, join_lanes, rounded};
+use super::lanes::{LANES as SUMS, join_lanes, max_or_nan, round_to_f32};
 
 /// Number of vectors per block.
 const LANES: usize = 16;
 const LANES_U32: u32 = 16;
 
-/// Number of coordinates after which a block is abandoned if none of its vectors can be within the
-/// radius.
+/// Number of coordinates between checks. A check abandons a block if none of its vectors can be
+/// within the radius.
 const COORDINATES_PER_CHECK: usize = 8;
 
 /// The way in which the differences of coordinates are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sum {
-    Squares,
-    Absolutes,
-    Greatest,
+pub(super) enum Combination {
+    SumOfSquares,
+    SumOfAbsolutes,
+    Maximum,
 }
 
 /// Vectors of the same dimension.
 #[derive(Debug)]
 pub(super) struct VectorBlocks {
-    sum: Sum,
+    combination: Combination,
     dimension: usize,
     /// Coordinate c of vector v is at `(v / 16 * dimension + c) * 16 + v % 16`.
     values: Vec<f32>,
@@ -46,7 +46,10 @@ pub(super) struct VectorBlocks {
 impl VectorBlocks {
     /// Creates blocks of vectors. Returns `None` if the vectors differ in dimension or have no
     /// coordinates.
-    pub(super) fn of(sum: Sum, vectors: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
+    pub(super) fn of(
+        combination: Combination,
+        vectors: &[&[f32]],
+    ) -> Option<Box<dyn Blocks<[f32]>>> {
         let dimension = vectors.first()?.len();
         if dimension == 0 || vectors.iter().any(|vector| vector.len() != dimension) {
             return None;
@@ -63,7 +66,7 @@ impl VectorBlocks {
                 *to = value;
             }
         }
-        Some(Box::new(Self { sum, dimension, values }))
+        Some(Box::new(Self { combination, dimension, values }))
     }
 }
 
@@ -81,18 +84,18 @@ struct VectorScan<'a> {
 
 impl Scan for VectorScan<'_> {
     fn within(&mut self, positions: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>) {
-        let VectorBlocks { sum, dimension, ref values } = *self.blocks;
-        let radius = Radius { exact: radius, max_sum: max_sum(sum, dimension, radius) };
-        let scan = match sum {
-            Sum::Squares => scan_squares,
-            Sum::Absolutes => scan_absolutes,
-            Sum::Greatest => scan_greatest,
+        let VectorBlocks { combination, dimension, ref values } = *self.blocks;
+        let radius = Radius { exact: radius, max_sum: max_sum(combination, dimension, radius) };
+        let scan = match combination {
+            Combination::SumOfSquares => scan_squares,
+            Combination::SumOfAbsolutes => scan_absolutes,
+            Combination::Maximum => scan_max,
         };
         scan(values, self.query, positions, radius, near);
     }
 }
 
-/// A search radius, for distances and for the sums of the pass in `f32`.
+/// A search radius for distances, and the corresponding limit for sums in `f32`.
 #[derive(Clone, Copy)]
 struct Radius {
     exact: f32,
@@ -100,9 +103,9 @@ struct Radius {
     max_sum: f32,
 }
 
-/// Returns an upper bound on the sum in `f32` of a vector within the radius.
+/// Returns an upper bound on the `f32` sums of vectors within the radius.
 #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
-fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
+fn max_sum(combination: Combination, dimension: usize, radius: f32) -> f32 {
     if radius < 0.0 {
         return -1.0;
     }
@@ -110,12 +113,12 @@ fn max_sum(sum: Sum, dimension: usize, radius: f32) -> f32 {
     // rounded.
     let radius = f64::from(radius.next_up()) * (1.0 + 1e-9);
     let terms = (dimension + 8) as f64;
-    let exact = match sum {
-        Sum::Squares => radius * radius,
-        Sum::Absolutes | Sum::Greatest => radius,
+    let exact = match combination {
+        Combination::SumOfSquares => radius * radius,
+        Combination::SumOfAbsolutes | Combination::Maximum => radius,
     };
-    let smallest = f64::from(f32::from_bits(2));
-    let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * smallest;
+    let underflow = f64::from(f32::from_bits(2));
+    let bound = exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * underflow;
     // Sums near the limit of `f32` may have overflowed.
     if bound < 1e38 { (bound as f32).next_up() } else { f32::INFINITY }
 }
@@ -182,7 +185,7 @@ macro_rules! scan {
                         let $difference = f64::from(q) - f64::from(row[lane as usize]);
                         *sum = combine(*sum, $term);
                     }
-                    let distance = finish!($name, join_lanes(exact, combine));
+                    let distance = to_distance!($name, join_lanes(exact, combine));
                     if distance <= radius {
                         near.push((position, distance));
                     }
@@ -193,15 +196,15 @@ macro_rules! scan {
 }
 
 /// Converts a sum to a distance.
-macro_rules! finish {
+macro_rules! to_distance {
     (scan_squares, $sum:expr) => {
-        rounded($sum.sqrt())
+        round_to_f32($sum.sqrt())
     };
     ($other:ident, $sum:expr) => {
-        rounded($sum)
+        round_to_f32($sum)
     };
 }
 
 scan!(scan_squares, |d| d * d, |x, y| x + y, |x, y| x + y);
 scan!(scan_absolutes, |d| d.abs(), |x, y| x + y, |x, y| x + y);
-scan!(scan_greatest, |d| d.abs(), greater, |x, y| if x >= y { x } else { y });
+scan!(scan_max, |d| d.abs(), max_or_nan, |x, y| if x >= y { x } else { y });

@@ -10,11 +10,11 @@ pub(super) fn join_lanes<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
 }
 
 /// Returns the greater value, or NaN if either value is NaN.
-pub(super) fn greater(x: f64, y: f64) -> f64 {
+pub(super) fn max_or_nan(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the only rounding to f32")]
-pub(super) fn rounded(distance: f64) -> f32 {
+pub(super) fn round_to_f32(distance: f64) -> f32 {
     distance as f32
 }

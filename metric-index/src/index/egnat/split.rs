@@ -1,4 +1,4 @@
-//! Divides an oversized bucket of an [`Egnat`](super::Egnat), which becomes an inner node.
+//! Splits an oversized bucket of an [`Egnat`](super::Egnat), which becomes an inner node.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::index::{EgnatOptions, Space};
 use crate::metric::Metric;
 use crate::points::Points;
 
-/// Maximum number of centers of an inner node.
+/// Maximum number of centers per inner node.
 pub(super) const MAX_ARITY: usize = 32;
 
 /// A range of distances.
@@ -40,27 +40,27 @@ impl BucketEntry {
     }
 }
 
-/// The contents of a new inner node: its centers, their table of ranges, and the other points by
-/// nearest center.
-pub(super) struct Cut {
+/// The contents of a new inner node: its centers, their table of ranges, and the other points,
+/// grouped by nearest center.
+pub(super) struct Split {
     pub(super) centers: Vec<u32>,
     pub(super) ranges: Vec<Interval>,
     pub(super) clusters: Vec<Vec<BucketEntry>>,
 }
 
-impl Cut {
-    /// Cuts an oversized bucket. Returns `None` if the bucket is not too large, or if all its
+impl Split {
+    /// Splits an oversized bucket. Returns `None` if the bucket is not too large, or if all its
     /// points are equal. Calls `on_assigned` with the number of points assigned to centers.
     pub(super) fn of<S: Points, M: Metric<S::Point>>(
         space: &Space<S, M>,
-        held: &[BucketEntry],
+        bucket: &[BucketEntry],
         options: EgnatOptions,
         on_assigned: &(dyn Fn(usize) + Sync),
     ) -> Result<Option<Self>, Error> {
-        if held.len() <= options.bucket as usize {
+        if bucket.len() <= options.bucket as usize {
             return Ok(None);
         }
-        let centers = centers(space, held, options.arity as usize)?;
+        let centers = choose_centers(space, bucket, options.arity as usize)?;
         if centers.len() < 2 {
             return Ok(None);
         }
@@ -73,12 +73,12 @@ impl Cut {
                 ranges.push(Interval { low: distance, high: distance });
             }
         }
-        let parts: Result<Vec<_>, Error> = held
+        let parts: Result<Vec<_>, Error> = bucket
             .par_chunks(1024)
-            .map(|held| {
+            .map(|entries| {
                 let mut ranges = ranges.clone();
-                let mut near: Vec<(usize, BucketEntry)> = Vec::with_capacity(held.len());
-                let others = held.iter().filter(|held| !centers.contains(&held.point));
+                let mut near: Vec<(usize, BucketEntry)> = Vec::with_capacity(entries.len());
+                let others = entries.iter().filter(|entry| !centers.contains(&entry.point));
                 for &BucketEntry { point, .. } in others {
                     let mut distances = [0.0; MAX_ARITY];
                     for (distance, from) in distances.iter_mut().zip(&from) {
@@ -94,8 +94,8 @@ impl Cut {
             .collect();
         let mut clusters = vec![Vec::new(); count];
         for (near, part) in parts? {
-            for (center, held) in near {
-                clusters[center].push(held);
+            for (center, entry) in near {
+                clusters[center].push(entry);
             }
             for (range, part) in ranges.iter_mut().zip(part) {
                 range.extend(part);
@@ -111,8 +111,8 @@ pub(super) fn nearest(distances: &[f32]) -> usize {
     nearest.expect("an inner node has a center")
 }
 
-/// Extends the ranges in the column of a point's own center by the point's distances from all
-/// centers.
+/// Extends the ranges in the column of a point's nearest center to contain the point's distances
+/// from all centers.
 pub(super) fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
     for (row, &distance) in distances.iter().enumerate() {
         ranges[row * distances.len() + column].extend(Interval { low: distance, high: distance });
@@ -122,23 +122,23 @@ pub(super) fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
 /// Chooses centers from a bucket: each is the candidate farthest from all earlier centers (Brin
 /// 1995). There are three times as many candidates as centers. Returns one center if all points are
 /// equal.
-fn centers<S: Points, M: Metric<S::Point>>(
+fn choose_centers<S: Points, M: Metric<S::Point>>(
     space: &Space<S, M>,
-    held: &[BucketEntry],
+    bucket: &[BucketEntry],
     arity: usize,
 ) -> Result<Vec<u32>, Error> {
-    let step = (held.len() / (3 * arity)).max(1);
-    let first = held[0].point;
+    let step = (bucket.len() / (3 * arity)).max(1);
+    let first = bucket[0].point;
     let from_first = space.origin(first);
     let mut candidates: Vec<(u32, f32)> = Vec::new();
-    for &BucketEntry { point, .. } in held.iter().step_by(step).take(3 * arity) {
+    for &BucketEntry { point, .. } in bucket.iter().step_by(step).take(3 * arity) {
         candidates.push((point, from_first.to(point)?));
     }
-    if candidates.iter().all(|&(_, apart)| apart == 0.0) {
-        for &BucketEntry { point, .. } in held {
-            let apart = from_first.to(point)?;
-            if apart > 0.0 {
-                candidates.push((point, apart));
+    if candidates.iter().all(|&(_, distance)| distance == 0.0) {
+        for &BucketEntry { point, .. } in bucket {
+            let distance = from_first.to(point)?;
+            if distance > 0.0 {
+                candidates.push((point, distance));
                 break;
             }
         }
@@ -147,11 +147,11 @@ fn centers<S: Points, M: Metric<S::Point>>(
     while centers.len() < arity {
         // The order is reversed, so that the first of equally far points is chosen.
         let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
-        let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
+        let Some(&(center, _)) = farthest.filter(|&&(_, distance)| distance > 0.0) else { break };
         centers.push(center);
         let from = space.origin(center);
-        for (point, apart) in &mut candidates {
-            *apart = apart.min(from.to(*point)?);
+        for (point, distance) in &mut candidates {
+            *distance = distance.min(from.to(*point)?);
         }
     }
     Ok(centers)

@@ -9,9 +9,24 @@ better one counts. Labels with fewer than 20 documents are left out.
 
 Needs scikit-learn and cleanlab. Prints a table: average precision, precision at the number of wrong
 labels, CPU seconds, and the expected calibration error of the probabilities of `classify`.
+
+With `--datalab`, cleanlab's Datalab gets the same probabilities and the exact neighbor graph of
+`classify`. The table then also has the average precision of three scores, and the CPU seconds
+without the logistic regression:
+
+* label: the label score, computed from the probabilities (Datalab ignores the graph here)
+* graph: the data valuation (k-NN Shapley), computed from the neighbor graph only
+* features: the label score that Datalab computes from the k nearest TF-IDF rows
+
+The last two use 10, 30 and 100 neighbors, and the best average precision counts. Datalab cannot
+score features if a document has more than k copies; the table has nan if this holds for all k.
+`--datalab` needs the Python package of this repository and `cleanlab[datalab]`, and 16 bytes of
+memory per pair of documents.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import pathlib
 import resource
@@ -21,6 +36,7 @@ import time
 import warnings
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -29,6 +45,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from linear import jsonl, one_topic, reuters, table
 
 warnings.filterwarnings("ignore")
+
+#: Numbers of neighbors that Datalab tries.
+NEIGHBORS = (10, 30, 100)
 
 
 def corpora(folder):
@@ -97,7 +116,8 @@ def by_classify(program, texts, names, flags):
 
 
 def by_cleanlab(texts, labels):
-    """Return the suspicion of each label in cleanlab's two ways, and CPU seconds."""
+    """Return the suspicion of each label in cleanlab's two ways, the out-of-fold probabilities, and
+    CPU seconds."""
     from cleanlab.rank import get_label_quality_scores
 
     start = cpu_seconds(resource.RUSAGE_SELF)
@@ -105,6 +125,49 @@ def by_cleanlab(texts, labels):
     probabilities = out_of_fold(rows, labels, 10.0)
     ways = ["self_confidence", "normalized_margin"]
     found = [-get_label_quality_scores(labels, probabilities, method=way) for way in ways]
+    return found, probabilities, cpu_seconds(resource.RUSAGE_SELF) - start
+
+
+def neighbor_graph(texts, k):
+    """Return the TF-IDF rows of `classify`, and the graph of the k nearest rows of each row."""
+    from classify_knn import SparseNeighbors
+    from classify_knn import TfidfVectorizer as Vectorizer
+
+    rows = Vectorizer().fit_transform(texts)
+    distances, neighbors = SparseNeighbors(k, device="cpu").fit(rows).kneighbors()
+    # Datalab needs k neighbors. If fewer share a term, the next documents of the corpus follow.
+    count = len(texts)
+    following = (np.arange(count)[:, None] + np.arange(1, k + 1)) % count
+    neighbors = np.where(neighbors < 0, following, neighbors)
+    distances = np.minimum(distances, 1.0)
+    starts = np.arange(0, count * k + 1, k)
+    return rows, csr_matrix((distances.ravel(), neighbors.ravel(), starts), shape=(count, count))
+
+
+def by_datalab(texts, labels, probabilities):
+    """Return the suspicions of each score of Datalab, one for each k, and CPU seconds."""
+    from cleanlab import Datalab
+
+    start = cpu_seconds(resource.RUSAGE_SELF)
+    rows, graph = neighbor_graph(texts, max(NEIGHBORS))
+
+    def suspicions(issue, neighbors, **inputs):
+        found = []
+        for k in neighbors:
+            lab = Datalab({"label": labels}, label_name="label", verbosity=0)
+            # Datalab prints its errors, and continues without the score.
+            with contextlib.redirect_stdout(io.StringIO()):
+                lab.find_issues(**inputs, issue_types={issue: {"k": k}})
+            if f"{issue}_score" in lab.issues:
+                found.append(-lab.issues[f"{issue}_score"].to_numpy())
+        return found
+
+    found = [
+        # The label score of given probabilities does not depend on k.
+        suspicions("label", NEIGHBORS[:1], pred_probs=probabilities, knn_graph=graph),
+        suspicions("data_valuation", NEIGHBORS, knn_graph=graph),
+        suspicions("label", NEIGHBORS, features=rows),
+    ]
     return found, cpu_seconds(resource.RUSAGE_SELF) - start
 
 
@@ -130,9 +193,13 @@ def main():
     parser.add_argument("--kinds", default="uniform,confused")
     parser.add_argument("--seeds", default="0,1,2,3,4")
     parser.add_argument("--no-cleanlab", action="store_true", help="measure `classify` alone")
+    parser.add_argument("--datalab", action="store_true", help="measure Datalab as well")
     parser.add_argument("flags", nargs="*", help="further flags of `classify check`, after --")
     options = parser.parse_args()
-    print("corpus     noise          seed  classify: AP  P@n    seconds  ECE    cleanlab: AP  P@n    seconds")
+    if options.no_cleanlab and options.datalab:
+        parser.error("--datalab needs the probabilities of cleanlab: omit --no-cleanlab")
+    print("corpus     noise          seed  classify: AP  P@n    seconds  ECE    cleanlab: AP  P@n    seconds"
+          + "    Datalab: label  graph  features  seconds" * options.datalab)
     for name in options.only.split(","):
         pairs = corpora(options.corpora)[name]()
         sizes = {}
@@ -152,9 +219,15 @@ def main():
                     ours = quality(wrong, suspicion)
                     line = f"{name:10} {rate:.0%} {kind:9} {seed:4}        {ours[0]:.4f} {ours[1]:.4f} {seconds:7.1f}  {calibration_error(wrong, probability):.4f}"
                     if not options.no_cleanlab:
-                        found, theirs = by_cleanlab(texts, noisy)
+                        found, probabilities, theirs = by_cleanlab(texts, noisy)
                         best = max(quality(wrong, way) for way in found)
                         line += f"        {best[0]:.4f} {best[1]:.4f} {theirs:7.1f}"
+                    if options.datalab:
+                        found, theirs = by_datalab(texts, noisy, probabilities)
+                        best = [max((quality(wrong, each)[0] for each in ways), default=np.nan)
+                                for ways in found]
+                        label, graph, features = best
+                        line += f"           {label:.4f} {graph:.4f}    {features:.4f} {theirs:8.1f}"
                     print(line, flush=True)
 
 

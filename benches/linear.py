@@ -133,6 +133,11 @@ def fit(train, test, matrices=None, jobs=1, svm_only=False):
     return results
 
 
+def expected(tuning):
+    """Return the expected metrics and their intervals, from the result of tuning in a report."""
+    return tuning.get("cross_validated") or tuning.get("with_near_duplicates") or tuning
+
+
 def ours(arguments):
     with tempfile.TemporaryDirectory() as room:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -9,6 +9,10 @@
 //! (the mean of the replicates minus the estimate) is subtracted from the percentiles (chapter 10
 //! of the same book). Without the correction, intervals for corpora with many rare labels would not
 //! even contain the estimate.
+//!
+//! With fewer than ten right or ten wrong documents, the replicates vary too little: without a wrong
+//! document, they do not vary at all. The intervals are then extended to the Wilson interval of the
+//! metric (Wilson 1927), as if it were a share of the documents.
 
 use std::hash::BuildHasher;
 
@@ -229,6 +233,8 @@ impl Outcomes {
         }
         let patterns = Patterns::of(self);
         let estimate = self.metrics(0..self.len(), labels);
+        let exact = (0..self.len()).filter(|&document| self.is_exact(document)).count();
+        let has_enough_of_both = exact.min(self.len() - exact) >= MIN_FOR_BOOTSTRAP;
         let metrics = (0..replicates)
             .into_par_iter()
             .map_init(DrawCounts::default, |drawn, replicate| {
@@ -239,7 +245,12 @@ impl Outcomes {
         let interval = |metric: fn(&HeadlineMetrics) -> f64, correction: Correction| {
             let values = metrics.iter().map(metric);
             let drawn = Replicates::new(metric(&estimate), values, correction);
-            drawn.interval().map(|end| end.clamp(0.0, 1.0))
+            let [low, high] = drawn.interval().map(|end| end.clamp(0.0, 1.0));
+            if has_enough_of_both {
+                return [low, high];
+            }
+            let [lowest, highest] = wilson(metric(&estimate), self.len() as f64);
+            [low.min(lowest), high.max(highest)]
         };
         Some(Intervals {
             level: LEVEL,
@@ -250,6 +261,20 @@ impl Outcomes {
             accuracy: interval(|metrics| metrics.accuracy, Correction::None),
         })
     }
+}
+
+/// Minimum number of documents with exactly the right labels, and of other documents, for which
+/// resampling alone determines the intervals.
+const MIN_FOR_BOOTSTRAP: usize = 10;
+/// The quantile of the standard normal distribution for [`LEVEL`].
+const Z: f64 = 1.959_964;
+
+/// Returns the 95 % Wilson interval of a share of `total` (above 0).
+pub(crate) fn wilson(share: f64, total: f64) -> [f64; 2] {
+    let center = share + Z * Z / (2.0 * total);
+    let half = Z * libm::sqrt(share * (1.0 - share) / total + Z * Z / (4.0 * total * total));
+    let scale = 1.0 + Z * Z / total;
+    [(center - half) / scale, (center + half) / scale].map(|bound| bound.clamp(0.0, 1.0))
 }
 
 /// Number of hash partitions that are searched for patterns concurrently.
@@ -514,6 +539,18 @@ mod tests {
         assert_eq!(intervals.micro_f1.map(f64::to_bits), intervals.accuracy.map(f64::to_bits));
         assert_eq!(outcomes.intervals(2, 7).unwrap(), intervals);
         assert_ne!(outcomes.intervals(2, 8).unwrap(), intervals);
+    }
+
+    /// Wilson's interval of 20 of 20 begins at 20 / (20 + 1.96²).
+    #[test]
+    fn intervals_without_errors_have_a_width() {
+        let mut outcomes = Outcomes::default();
+        (0..20).for_each(|_| outcomes.push(&[0], &[0]));
+        let intervals = outcomes.intervals(1, 0).unwrap();
+        for [low, high] in [intervals.accuracy, intervals.micro_f1, intervals.macro_f1] {
+            assert!((low - 20.0 / (20.0 + Z * Z)).abs() < 1e-12, "{low}");
+            assert!((high - 1.0).abs() < 1e-12, "{high}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use super::{TrainError, Trainer, TrainingResult};
-use crate::classifier::{Classifier, ClassifyError};
+use crate::classifier::Classifier;
 use crate::text::corpus::Document;
 
 /// The weight of label descriptions, and how it was chosen.
@@ -145,11 +145,7 @@ struct Counted {
 
 impl Counted {
     fn add(&mut self, classifier: &Classifier, documents: &[Document]) -> Result<(), TrainError> {
-        let predictions = classifier.predict_documents(documents, &classifier.options());
-        let predictions = predictions.map_err(|error| match error {
-            ClassifyError::Document(error) => TrainError::from(error),
-            ClassifyError::Search(error) => error.into(),
-        })?;
+        let predictions = classifier.predict_documents(documents, &classifier.options())?;
         for (prediction, document) in predictions.iter().zip(documents) {
             let model = classifier.model();
             let names = prediction.labels.iter().map(|&label| model.label_name(label));

@@ -1,6 +1,7 @@
 //! The errors of training.
 
 use super::features::FeatureError;
+use crate::classifier::ClassifyError;
 use crate::decide::decision::DecisionError;
 use crate::search::SearchError;
 use crate::text::corpus::CorpusError;
@@ -95,6 +96,15 @@ impl From<FeatureError> for TrainError {
         match error {
             FeatureError::Corpus(error) => Self::Corpus(error),
             FeatureError::Search(error) => Self::Search(error),
+        }
+    }
+}
+
+impl From<ClassifyError> for TrainError {
+    fn from(error: ClassifyError) -> Self {
+        match error {
+            ClassifyError::Document(error) => error.into(),
+            ClassifyError::Search(error) => error.into(),
         }
     }
 }

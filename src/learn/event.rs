@@ -42,6 +42,13 @@ pub enum Event<'a> {
     },
     /// Number of documents held out so far.
     HeldOut(u64),
+    /// The next model for cross-validation is trained.
+    CrossValidation {
+        /// The number of the fold that is held out, from 0.
+        fold: usize,
+        /// The number of folds.
+        folds: usize,
+    },
     /// The confidence limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
     /// The limit of the novelty score was learned.

@@ -23,9 +23,11 @@
 //!
 //! The entry point of each learner is its `learn` function. Every learner uses held-out documents
 //! (`held_out`): a document is never scored with anything learned from it. `features` chooses how
-//! text is converted to terms, and `dense` computes dense vectors.
+//! text is converted to terms, and `dense` computes dense vectors. `cross_validation` repeats the
+//! training of small corpora without some of the documents, to estimate the metrics of new ones.
 
 mod abstention;
+mod cross_validation;
 mod dense;
 mod descriptions;
 mod error;

@@ -167,6 +167,9 @@ pub struct TuneOptions {
     pub near_duplicates: NearDuplicateLimit,
     /// Whether the documents are in chronological order; `None`: determined from the data.
     pub time_order: Option<bool>,
+    /// Whether small corpora are cross-validated, to estimate the metrics of new documents. This
+    /// takes several times as long as tuning itself.
+    pub cross_validate: bool,
 }
 
 impl Default for TuneOptions {
@@ -179,6 +182,7 @@ impl Default for TuneOptions {
             k_max: NonZeroUsize::new(200).expect("200 is not 0"),
             near_duplicates: NearDuplicateLimit::default(),
             time_order: None,
+            cross_validate: true,
         }
     }
 }

@@ -151,10 +151,10 @@ impl Pipeline<'_> {
             metrics,
             intervals,
             with_near_duplicates: again.as_ref().map(expected),
+            cross_validated: None,
             nested: self.rows.nested,
             trials: voting.tuned.trials,
         };
-        self.run.report(Event::Tuned(&report));
         let learned = Learned {
             k: NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K),
             vote: best.vote,

@@ -22,6 +22,16 @@ pub struct TrainingResult {
     pub stages: Vec<Stage>,
 }
 
+impl TrainingResult {
+    /// Sets the metrics that cross-validation found, in the report and in the model.
+    pub(super) fn set_cross_validated(&mut self, expected: ExpectedMetrics) {
+        if let Some(report) = &mut self.tuning {
+            report.cross_validated = Some(expected);
+            self.model.set_cross_validated(expected);
+        }
+    }
+}
+
 /// The results of tuning; serialized as JSON with the schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TuningReport {
@@ -61,6 +71,10 @@ pub struct TuningReport {
     /// training documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
+    /// The metrics expected on new documents, from cross-validation of the whole training. The
+    /// other metrics are too high for a small corpus, because `best` was chosen by them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_validated: Option<ExpectedMetrics>,
     /// Whether terms that are selected or weighted by labels were evaluated on documents whose
     /// labels were not used. If `false`, the metrics are optimistic.
     pub nested: bool,
@@ -79,6 +93,7 @@ impl TuningReport {
             metrics: self.metrics,
             intervals: self.intervals,
             with_near_duplicates: self.with_near_duplicates,
+            cross_validated: self.cross_validated,
             nested: self.nested,
             documents: self.documents,
             near_duplicates_above: self.near_duplicates_above,

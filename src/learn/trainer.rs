@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::cross_validation::{FirstDocuments, cross_validate};
 use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
 use super::retune::retune;
@@ -39,12 +40,12 @@ const ORIGINS: [&str; 2] = ["1", "2"];
 /// ```
 #[derive(Clone)]
 pub struct Trainer<'a> {
-    options: TrainOptions,
+    pub(super) options: TrainOptions,
     engines: Option<Engines>,
     corpus_name: String,
-    on_event: OnEvent<'a>,
+    pub(super) on_event: OnEvent<'a>,
     /// The number of documents at the end of the corpus that are never held out.
-    never_held_out: usize,
+    pub(super) never_held_out: usize,
 }
 
 impl std::fmt::Debug for Trainer<'_> {
@@ -114,7 +115,31 @@ impl<'a> Trainer<'a> {
         self.train_stream(&mut documents.into_iter().map(Into::into))
     }
 
+    /// Trains, and estimates the metrics of a small corpus by cross-validation.
     fn train_stream(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
+        let cross_validates = self.options.tuning.is_some_and(|tuning| tuning.cross_validate);
+        let first = if cross_validates { FirstDocuments::read(documents)? } else { <_>::default() };
+        let FirstDocuments { documents: first, is_whole } = first;
+        let trained = if is_whole {
+            let mut trained = self.train_once(&mut first.iter().cloned().map(Ok))?;
+            if let Some(expected) = cross_validate(self, &first, &trained)? {
+                trained.set_cross_validated(expected);
+            }
+            trained
+        } else {
+            self.train_once(&mut first.into_iter().map(Ok).chain(documents))?
+        };
+        if let Some(report) = &trained.tuning {
+            (self.on_event)(Event::Tuned(report));
+        }
+        Ok(trained)
+    }
+
+    /// Trains without cross-validation, and without reporting [`Event::Tuned`].
+    pub(super) fn train_once(
+        &self,
+        documents: Documents<'_>,
+    ) -> Result<TrainingResult, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -151,7 +176,11 @@ impl<'a> Trainer<'a> {
     /// rows.
     pub fn retune(&self, model: Model) -> Result<TrainingResult, TrainError> {
         let engines = self.engines()?;
-        retune(&self.run(&engines), model)
+        let trained = retune(&self.run(&engines), model)?;
+        if let Some(report) = &trained.tuning {
+            (self.on_event)(Event::Tuned(report));
+        }
+        Ok(trained)
     }
 
     /// Compares each document with a model that was learned without it. If the options request full
@@ -234,6 +263,12 @@ impl<'a> Trainer<'a> {
             ..self.options.clone()
         };
         Trainer { options, ..self.clone() }
+    }
+
+    /// Returns a trainer that reports no events and does not learn when to abstain.
+    pub(super) fn for_one_fold(&self) -> Self {
+        let options = TrainOptions { target_error: None, novelty: None, ..self.options.clone() };
+        Trainer { options, on_event: &|_| (), ..self.clone() }
     }
 
     /// Returns a trainer that never holds out the last documents of the corpus.

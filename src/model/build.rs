@@ -12,6 +12,7 @@ use super::{
 };
 use crate::decide::calibrate::{Calibration, ConfidenceLimit, NoveltyLimit, NoveltyScore};
 use crate::decide::decision::Decision;
+use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::{LearnedVotes, PrototypeLearning, PrototypeTrainer, Vote};
 use crate::rows::dense::DensePart;
 use crate::rows::matrix::csr;
@@ -186,6 +187,13 @@ impl Model {
         self.arrays.novelty_score = novelty_score;
         self.arrays.learned_votes = learned.votes;
         self.with_prototypes(learned.prototypes, threads)
+    }
+
+    /// Adds the metrics that cross-validation found to the results of tuning.
+    pub(crate) fn set_cross_validated(&mut self, expected: ExpectedMetrics) {
+        if let Some(tuning) = &mut self.settings.tuning {
+            tuning.cross_validated = Some(expected);
+        }
     }
 
     /// Returns this model with the terms, term factors and rows of another model of the same

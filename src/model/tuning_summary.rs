@@ -21,6 +21,9 @@ pub struct TuningSummary {
     /// documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<ExpectedMetrics>,
+    /// The expected metrics from cross-validation of the whole training, if the corpus is small.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_validated: Option<ExpectedMetrics>,
     /// Whether everything learned from labels was evaluated on documents that were not used to
     /// learn it. If not, the metrics may be optimistic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

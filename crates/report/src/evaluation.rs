@@ -178,6 +178,10 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
         let second = with_interval("macro F1", metrics.macro_f1, intervals.macro_f1);
         format!("{first}, {second}")
     };
+    if let Some(ExpectedMetrics { metrics, intervals: Some(intervals) }) = tuning.cross_validated {
+        let metrics = describe(metrics, intervals);
+        return vec![("expected", format!("{metrics} by cross-validation of the training"))];
+    }
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {
         let metrics = describe(tuning.metrics, intervals);

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 
 use classify::decide::calibrate::ConfidenceLimit;
-use classify::decide::objective::Metrics;
+use classify::decide::objective::{ExpectedMetrics, Metrics};
 use classify::decide::outcomes::Intervals;
 use classify::model::{InputSpec, Model, TuningSummary, Updates};
 use classify::printable::printable;
@@ -236,32 +236,44 @@ fn analysis(spec: &AnalyzerSpec) -> String {
 /// Describes the objective of tuning and the resulting metrics.
 fn describe_tuning(tuning: &TuningSummary) -> String {
     let TuningSummary { objective, metrics, intervals, nested, documents, .. } = tuning;
-    let interval = |select: fn(&Intervals) -> [f64; 2]| {
-        let ends = intervals.as_ref().map(select);
-        ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
+    let described = |metrics: &Metrics, intervals: Option<Intervals>| {
+        let interval = |select: fn(&Intervals) -> [f64; 2]| {
+            let ends = intervals.as_ref().map(select);
+            ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
+        };
+        format!(
+            "micro F1 {:.4}{}, macro F1 {:.4}{}, accuracy {:.4}{}",
+            metrics.micro_f1,
+            interval(|intervals| intervals.micro_f1),
+            metrics.macro_f1,
+            interval(|intervals| intervals.macro_f1),
+            metrics.accuracy,
+            interval(|intervals| intervals.accuracy),
+        )
     };
+    let by_ranks =
+        |metrics: &Metrics| metrics.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
+    let objective = objective.name();
+    if let Some(ExpectedMetrics { metrics, intervals }) = tuning.cross_validated {
+        return format!(
+            "for {objective}{}; cross-validation of the training on {documents} documents: {}",
+            by_ranks(&metrics),
+            described(&metrics, intervals),
+        );
+    }
     let caution = if *nested {
         ""
     } else {
         "; the term weights were learned from held-out documents too, so the metrics are optimistic"
     };
     let near_duplicates = tuning.with_near_duplicates.map_or(String::new(), |near_duplicates| {
-        let Metrics { micro_f1, macro_f1, accuracy, .. } = near_duplicates.metrics;
-        format!(
-            "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 \
-             {macro_f1:.4}, accuracy {accuracy:.4}"
-        )
+        let metrics = described(&near_duplicates.metrics, None);
+        format!("; if new documents have near-duplicates as often: {metrics}")
     });
-    let by_ranks = metrics.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
-        "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 \
-         {:.4}{}, accuracy {:.4}{}{near_duplicates}{caution}",
-        objective.name(),
-        metrics.micro_f1,
-        interval(|intervals| intervals.micro_f1),
-        metrics.macro_f1,
-        interval(|intervals| intervals.macro_f1),
-        metrics.accuracy,
-        interval(|intervals| intervals.accuracy),
+        "for {objective}{}; leave-one-out on {documents} documents: \
+         {}{near_duplicates}{caution}",
+        by_ranks(metrics),
+        described(metrics, *intervals),
     )
 }

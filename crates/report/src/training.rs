@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
-use classify::decide::objective::Objective;
-use classify::learn::{Event, Step, Trial, TuneScope, TuningReport};
+use classify::decide::objective::{ExpectedMetrics, Objective};
+use classify::learn::{Candidate, Event, Step, Trial, TuneScope, TuningReport};
 
 /// Describes an event. Returns `None` for events that only report the number of documents. For
 /// [`Event::Tuned`], lists the best `settings` settings.
@@ -86,30 +86,72 @@ pub(crate) fn novelty_limit(limit: &NoveltyLimit) -> String {
     )
 }
 
-/// Lists the best `settings` settings that tuning tried.
+/// Describes the settings that tuning chose, lists the best `settings` settings that it tried, and
+/// says what to expect of new documents.
 pub fn tuning(report: &TuningReport, settings: usize) -> String {
-    let TuningReport { objective, documents, .. } = report;
+    let TuningReport { objective, documents, best, .. } = report;
     let name = objective.name();
     if report.scope == TuneScope::Quick {
-        let Trial { k, vote, decision, metrics } = report.best;
-        let value = objective.of(metrics);
+        let Trial { k, vote, decision, metrics } = best;
+        let value = objective.of(*metrics);
+        let expectation = expectation(report).map_or(String::new(), |line| format!("\n{line}"));
         return format!(
             "k = {k}, {vote}, {decision}: chosen on {documents} held-out documents ({name} \
-             {value:.3}); --tune tries more settings"
+             {value:.3}); --tune tries more settings{expectation}"
         );
     }
     let mut text = format!(
         "tuning: {} settings tried on {documents} held-out documents; the best by {name}:",
         report.trials.len(),
     );
-    let mut best: Vec<&Trial> = report.trials.iter().collect();
-    best.sort_by(|a, b| objective.of(b.metrics).total_cmp(&objective.of(a.metrics)));
-    for Trial { k, vote, decision, metrics } in best.into_iter().take(settings) {
+    let mut others: Vec<&Trial> = report.trials.iter().filter(|trial| *trial != best).collect();
+    others.sort_by(|a, b| objective.of(b.metrics).total_cmp(&objective.of(a.metrics)));
+    let listed = [best].into_iter().chain(others).take(settings);
+    for (number, Trial { k, vote, decision, metrics }) in listed.enumerate() {
         let _ = write!(
             text,
-            "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {k}, {vote}, {decision}",
-            metrics.micro_f1, metrics.macro_f1, metrics.accuracy,
+            "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {k}, {vote}, {decision}{}",
+            metrics.micro_f1,
+            metrics.macro_f1,
+            metrics.accuracy,
+            if number == 0 { " (chosen)" } else { "" },
         );
     }
+    if let Some(line) = expectation(report) {
+        let _ = write!(text, "\ntuning: {line}");
+    }
     text
+}
+
+/// Below this number of documents, there is no cross-validation.
+const FEW: u64 = 20;
+/// The width of an interval above which the documents are called too few.
+const WIDE: f64 = 0.2;
+
+/// Describes the metrics that cross-validation expects of new documents. `None` if the corpus is
+/// too large for cross-validation.
+fn expectation(report: &TuningReport) -> Option<String> {
+    let Some(ExpectedMetrics { metrics, intervals }) = &report.cross_validated else {
+        let documents = report.documents;
+        let line = format!(
+            "{documents} documents are too few to estimate how good the model is; evaluate it on \
+             other documents"
+        );
+        return (documents < FEW).then_some(line);
+    };
+    let is_single = report.best.decision == Candidate::Single;
+    let intervals = intervals.as_ref()?;
+    let (name, value, [low, high]) = if is_single {
+        ("accuracy", metrics.accuracy, intervals.accuracy)
+    } else {
+        ("micro F1", metrics.micro_f1, intervals.micro_f1)
+    };
+    let mut line = format!(
+        "expected of new documents: {name} {value:.3}, between {low:.3} and {high:.3} \
+         (cross-validation; the metrics above are those of the best of many settings, and too high)"
+    );
+    if high - low > WIDE {
+        let _ = write!(line, "; {} documents are too few to say more", report.documents);
+    }
+    Some(line)
 }

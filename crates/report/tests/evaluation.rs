@@ -93,6 +93,7 @@ fn a_single_k_has_no_curve() {
             metrics: Metrics::default(),
             intervals: None,
             with_near_duplicates: None,
+            cross_validated: None,
             nested: false,
             documents: 1,
             near_duplicates_above: None,

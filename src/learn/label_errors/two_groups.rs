@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::decide::outcomes::wilson;
+
 /// An estimated number of errors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ErrorRate {
@@ -54,8 +56,6 @@ const MAX_BINS: usize = 200;
 /// at high deciles. Low deciles depend on the few drawn labels that are less plausible than those
 /// of real errors.
 const DECILES: [usize; 5] = [3, 4, 5, 6, 7];
-/// 97.5 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
 
 impl TwoGroups {
     /// Compares `observed` values with the values of labels that are wrong in each of `ways`.
@@ -159,14 +159,6 @@ struct Bin {
     observed: f64,
     /// The number of wrong labels that are expected here, divided by the number of observed labels.
     wrong: f64,
-}
-
-/// Returns the Wilson interval of a share.
-fn wilson(share: f64, total: f64) -> [f64; 2] {
-    let center = share + Z * Z / (2.0 * total);
-    let half = Z * libm::sqrt(share * (1.0 - share) / total + Z * Z / (4.0 * total * total));
-    let scale = 1.0 + Z * Z / total;
-    [(center - half) / scale, (center + half) / scale].map(|bound| bound.clamp(0.0, 1.0))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn threads_do_not_matter() {
         let documents = corpus(250, multi_label);
         let tuned = |count: usize| {
             let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
-            let tuning = Some(TuneOptions::default());
+            let tuning = Some(TuneOptions { cross_validate: false, ..TuneOptions::default() });
             let options =
                 TrainOptions { tuning, target_error: Some(0.2), ..TrainOptions::default() };
             let trainer =

@@ -53,7 +53,8 @@ fn train_evaluate_predict_info() {
     assert_eq!(predicted.out.lines().count(), 83);
     assert!(predicted.out.starts_with("{\"id\":\"t001\",\"labels\":["));
     let info = ok(&["info", text(&model)]);
-    for words in ["ltc", "ln(N / df)^p", "248", "leave-one-out on 248 documents"] {
+    for words in ["ltc", "ln(N / df)^p", "248", "cross-validation of the training on 248 documents"]
+    {
         assert!(info.out.contains(words), "{words}: {}", info.out);
     }
     let fixed = folder.at("fixed.model");

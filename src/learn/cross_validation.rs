@@ -1,0 +1,272 @@
+//! Estimates the metrics of small corpora by cross-validation of the whole training.
+//!
+//! * Input: the training documents, in folds.
+//! * Evaluation: each fold is predicted by a model that is trained and tuned on the other folds.
+//! * Output: the metrics of all predictions, with intervals.
+//!
+//! Tuning chooses the best of many settings on held-out documents, and the metrics of the best are
+//! too high by chance. With a hundred documents the excess is several points, with thousands it is
+//! small. Cross-validation also covers the choice, because the held-out documents took no part in
+//! it (Varma and Simon 2006, "nested" cross-validation). It trains several times, so only small
+//! corpora are cross-validated.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::run::Documents;
+use super::{Event, TrainError, Trainer, TrainingResult};
+use crate::decide::objective::{ExpectedMetrics, Metrics};
+use crate::decide::outcomes::{HeadlineMetrics, Intervals, Outcomes};
+use crate::text::corpus::{Content, CorpusError, Document};
+use crate::text::hierarchy::Hierarchy;
+
+/// Minimum number of documents for cross-validation.
+const MIN_DOCUMENTS: usize = 20;
+/// Maximum number of documents for cross-validation.
+const MAX_DOCUMENTS: usize = 1_000;
+/// Maximum size of the documents for cross-validation, in bytes.
+const MAX_BYTES: usize = 8 << 20;
+/// Minimum number of folds.
+const MIN_FOLDS: usize = 5;
+/// Maximum number of folds.
+const MAX_FOLDS: usize = 20;
+/// The number of documents that all folds together train on, if it allows [`MIN_FOLDS`]. Fewer
+/// documents need more folds: a model learned from four fifths of them would be clearly worse.
+const DOCUMENTS_OF_ALL_FOLDS: usize = 1_500;
+
+/// The first documents of a corpus.
+#[derive(Debug, Default)]
+pub(super) struct FirstDocuments {
+    pub(super) documents: Vec<Document>,
+    /// Whether these are all documents of the corpus, and few enough for cross-validation.
+    pub(super) is_whole: bool,
+}
+
+impl FirstDocuments {
+    /// Reads the documents of a small corpus, or the first documents of a larger one.
+    pub(super) fn read(corpus: Documents<'_>) -> Result<Self, CorpusError> {
+        let mut documents = Vec::new();
+        let mut bytes = 0;
+        for document in corpus {
+            let document = document?;
+            bytes += size(&document);
+            documents.push(document);
+            if documents.len() > MAX_DOCUMENTS || bytes > MAX_BYTES {
+                return Ok(Self { documents, is_whole: false });
+            }
+        }
+        Ok(Self { documents, is_whole: true })
+    }
+}
+
+/// Returns the approximate size of a document, in bytes.
+fn size(document: &Document) -> usize {
+    let features = match &document.content {
+        Content::Features(features) => size_of_val(&**features),
+        Content::Text(_) | Content::Fields(_) => 0,
+    };
+    document.content.text_bytes() + features + document.vector.as_ref().map_or(0, |v| 4 * v.len())
+}
+
+/// Repeats the training that led to `trained` without each fold of its documents, and returns the
+/// metrics of the predictions for the folds. `None` if nothing was tuned, or if there are too few
+/// documents to train without a fold.
+pub(super) fn cross_validate(
+    trainer: &Trainer<'_>,
+    documents: &[Document],
+    trained: &TrainingResult,
+) -> Result<Option<ExpectedMetrics>, TrainError> {
+    let Some(report) = &trained.tuning else { return Ok(None) };
+    let objective = report.objective;
+    let (documents, always_trained) = documents.split_at(documents.len() - trainer.never_held_out);
+    if documents.len() < MIN_DOCUMENTS {
+        return Ok(None);
+    }
+    let count = (DOCUMENTS_OF_ALL_FOLDS / documents.len()).clamp(MIN_FOLDS, MAX_FOLDS);
+    let is_chronological = report.window > 0;
+    let folds = folds(documents, count, is_chronological);
+    let of_fold = trainer.for_one_fold();
+    let label_names = trained.model.labels();
+    let ids: HashMap<&str, u32> = label_names.iter().zip(0..).collect();
+    let hierarchy = &trainer.options.hierarchy;
+    let mut outcomes = Outcomes::default();
+    let mut by_ranks = 0.0;
+    for fold in 0..count {
+        (trainer.on_event)(Event::CrossValidation { fold, folds: count });
+        let in_fold = |own: bool| {
+            let documents = documents.iter().zip(&folds);
+            documents.filter(move |(_, of)| (**of == fold) == own).map(|(document, _)| document)
+        };
+        let held_out: Vec<Document> = in_fold(true).cloned().collect();
+        if held_out.is_empty() {
+            continue;
+        }
+        let others = in_fold(false).chain(always_trained);
+        let mut others = others.map(|document| Ok(document.clone()));
+        let trained = match of_fold.train_once(&mut others) {
+            Ok(trained) => trained,
+            Err(error @ (TrainError::Search(_) | TrainError::Thread(_))) => return Err(error),
+            // The other folds lack something, such as any term or a label with a class weight.
+            Err(_) => return Ok(None),
+        };
+        let classifier = of_fold.classifier(trained)?;
+        let model = classifier.model();
+        let predictions = classifier.predict_documents(&held_out, &classifier.options())?;
+        for (prediction, document) in predictions.iter().zip(&held_out) {
+            let given = with_ancestors(document.labels.iter().map(String::as_str), hierarchy);
+            let predicted = prediction.labels.iter().map(|&label| model.label_name(label));
+            let predicted = with_ancestors(predicted, hierarchy);
+            let id = |name: &&str| ids.get(name).copied();
+            let gold: Vec<u32> = given.iter().filter_map(id).collect();
+            outcomes.push(&gold, &predicted.iter().filter_map(id).collect::<Vec<u32>>());
+            let best = prediction.scores.iter().take(objective.best_labels().unwrap_or(0));
+            let names = best.map(|score| model.label_name(score.label));
+            by_ranks += objective.of_ranking(names.filter(|name| given.contains(name)).count());
+        }
+    }
+    let labels = label_names.len();
+    let metrics = outcomes.metrics(0..outcomes.len(), labels);
+    let by_ranks = objective.best_labels().map(|_| by_ranks / outcomes.len() as f64);
+    let intervals = trainer.engines()?.threads().run(|| outcomes.intervals(labels, 0));
+    let intervals = intervals.map(|intervals| widened(intervals, metrics, count));
+    let metrics = Metrics {
+        micro_f1: metrics.micro_f1,
+        macro_f1: metrics.macro_f1,
+        accuracy: metrics.accuracy,
+        by_ranks,
+    };
+    Ok(Some(ExpectedMetrics { metrics, intervals }))
+}
+
+/// Widens intervals from resampled predictions. Another training set would give another model, and
+/// the folds share most of their training documents, so the metrics vary more than the predictions
+/// of one model would. The corrected variance is that of Nadeau and Bengio (2003, section 3).
+fn widened(intervals: Intervals, metrics: HeadlineMetrics, folds: usize) -> Intervals {
+    let factor = libm::sqrt(1.0 + folds as f64 / (folds - 1) as f64);
+    let widen = |ends: [f64; 2], value: f64| {
+        ends.map(|end| (value + (end - value) * factor).clamp(0.0, 1.0))
+    };
+    Intervals {
+        micro_f1: widen(intervals.micro_f1, metrics.micro_f1),
+        macro_f1: widen(intervals.macro_f1, metrics.macro_f1),
+        accuracy: widen(intervals.accuracy, metrics.accuracy),
+        ..intervals
+    }
+}
+
+/// Returns the labels and their ancestors.
+fn with_ancestors<'l>(
+    labels: impl Iterator<Item = &'l str>,
+    hierarchy: &'l Hierarchy,
+) -> BTreeSet<&'l str> {
+    let mut all = BTreeSet::new();
+    for label in labels {
+        all.insert(label);
+        all.extend(hierarchy.ancestors(label));
+    }
+    all
+}
+
+/// Returns the fold of each document, below `count`. Documents of a group are in the same fold.
+/// Groups are assigned to the folds in turn, ordered by their labels, so each label is spread
+/// evenly. In a chronological corpus without groups, a fold is a contiguous block of documents.
+fn folds(documents: &[Document], count: usize, is_chronological: bool) -> Vec<usize> {
+    let mut units: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    let mut unit_of_group = HashMap::new();
+    let own = |document: &Document| {
+        (document.labels.clone(), document.content_hash(), document.id.clone())
+    };
+    for document in documents {
+        if let Some(group) = &document.group {
+            let own = own(document);
+            let first = unit_of_group.entry(group).or_insert_with(|| own.clone());
+            *first = own.min(first.clone());
+        }
+    }
+    for (number, document) in documents.iter().enumerate() {
+        let unit = document.group.as_ref().map(|group| unit_of_group[group].clone());
+        units.entry(unit.unwrap_or_else(|| own(document))).or_default().push(number);
+    }
+    if is_chronological && unit_of_group.is_empty() {
+        return (0..documents.len()).map(|number| number * count / documents.len()).collect();
+    }
+    let mut folds = vec![0; documents.len()];
+    for (position, members) in units.into_values().enumerate() {
+        for member in members {
+            folds[member] = position % count;
+        }
+    }
+    folds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::TrainOptions;
+    use crate::learn::TuneOptions;
+    use crate::random::Random;
+
+    fn trained(documents: &[Document], tuning: TuneOptions) -> TrainingResult {
+        let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+        Trainer::builder().options(options).build().train(documents).unwrap()
+    }
+
+    /// Documents of random words, whose labels are random, too.
+    fn noise(count: usize) -> Vec<Document> {
+        let mut random = Random::new(5);
+        let document = |number: usize| {
+            let words: Vec<String> = (0..8).map(|_| format!("w{}", random.below(60))).collect();
+            let label = ["a", "b"][random.below(2)];
+            Document::text(number.to_string(), words.join(" ")).labels([label])
+        };
+        (0..count).map(document).collect()
+    }
+
+    /// Nothing can be learned from noise, but the best of many settings seems to be good.
+    #[test]
+    fn chance_is_not_expected_of_new_documents() {
+        let result = trained(&noise(60), TuneOptions::default());
+        let report = result.tuning.unwrap();
+        let expected = report.cross_validated.unwrap();
+        assert!(report.metrics.accuracy > 0.6, "{:?}", report.metrics);
+        assert!(expected.metrics.accuracy < 0.56, "{expected:?}");
+        let [low, high] = expected.intervals.unwrap().accuracy;
+        assert!(low < 0.5 && 0.5 < high, "{low} {high}");
+        assert_eq!(
+            result.model.settings().tuning.as_ref().unwrap().cross_validated,
+            Some(expected)
+        );
+    }
+
+    #[test]
+    fn few_and_many_documents_are_not_cross_validated() {
+        for count in [MIN_DOCUMENTS - 1, MAX_DOCUMENTS + 1] {
+            let result = trained(&noise(count), TuneOptions::quick());
+            assert!(result.tuning.is_none_or(|report| report.cross_validated.is_none()));
+        }
+        let mut large = noise(150);
+        large[0].content = Content::Text("word ".repeat(MAX_BYTES / 5 + 1));
+        let report = trained(&large, TuneOptions::quick()).tuning.unwrap();
+        assert!(report.cross_validated.is_none());
+    }
+
+    #[test]
+    fn folds_spread_labels_and_keep_groups_together() {
+        let mut documents = noise(100);
+        for (number, document) in documents.iter_mut().enumerate() {
+            document.labels = vec![if number < 20 { "rare" } else { "frequent" }.to_owned()];
+        }
+        let found = folds(&documents, 10, false);
+        for fold in 0..10 {
+            assert_eq!((0..20).filter(|&number| found[number] == fold).count(), 2);
+        }
+        let backwards: Vec<Document> = documents.iter().rev().cloned().collect();
+        assert!(folds(&backwards, 10, false).into_iter().rev().eq(found));
+        for (number, document) in documents.iter_mut().enumerate() {
+            document.group = Some((number % 30).to_string());
+        }
+        let found = folds(&documents, 10, false);
+        assert!((0..70).all(|number| found[number] == found[number + 30]));
+        documents.iter_mut().for_each(|document| document.group = None);
+        assert_eq!(folds(&documents, 5, true)[18..23], [0, 0, 1, 1, 1]);
+    }
+}

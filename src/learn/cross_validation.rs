@@ -13,11 +13,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::run::Documents;
-use super::{Event, TrainError, Trainer, TrainingResult};
-use crate::decide::objective::{ExpectedMetrics, Metrics};
+use super::{Event, TrainError, Trainer, TrainingResult, TuneScope};
+use crate::classifier::Classifier;
+use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 use crate::decide::outcomes::{HeadlineMetrics, Intervals, Outcomes};
 use crate::text::corpus::{Content, CorpusError, Document};
 use crate::text::hierarchy::Hierarchy;
+use crate::threads::Threads;
 
 /// Minimum number of documents for cross-validation.
 const MIN_DOCUMENTS: usize = 20;
@@ -31,7 +33,7 @@ const MIN_FOLDS: usize = 5;
 const MAX_FOLDS: usize = 20;
 /// The number of documents that all folds together train on, if it allows [`MIN_FOLDS`]. Fewer
 /// documents need more folds: a model learned from four fifths of them would be clearly worse.
-const DOCUMENTS_OF_ALL_FOLDS: usize = 1_500;
+const DOCUMENTS_OF_ALL_FOLDS: usize = 1_000;
 
 /// The first documents of a corpus.
 #[derive(Debug, Default)]
@@ -67,74 +69,100 @@ fn size(document: &Document) -> usize {
     document.content.text_bytes() + features + document.vector.as_ref().map_or(0, |v| 4 * v.len())
 }
 
-/// Repeats the training that led to `trained` without each fold of its documents, and returns the
+/// Repeats the training that led to `result` without each fold of its documents, and returns the
 /// metrics of the predictions for the folds. `None` if nothing was tuned, or if there are too few
 /// documents to train without a fold.
 pub(super) fn cross_validate(
     trainer: &Trainer<'_>,
     documents: &[Document],
-    trained: &TrainingResult,
+    result: &TrainingResult,
 ) -> Result<Option<ExpectedMetrics>, TrainError> {
-    let Some(report) = &trained.tuning else { return Ok(None) };
-    let objective = report.objective;
+    let Some(report) = &result.tuning else { return Ok(None) };
     let (documents, always_trained) = documents.split_at(documents.len() - trainer.never_held_out);
     if documents.len() < MIN_DOCUMENTS {
         return Ok(None);
     }
     let count = (DOCUMENTS_OF_ALL_FOLDS / documents.len()).clamp(MIN_FOLDS, MAX_FOLDS);
-    let is_chronological = report.window > 0;
-    let folds = folds(documents, count, is_chronological);
+    let folds = folds(documents, count, report.window > 0);
+    if report.scope != TuneScope::Quick {
+        (trainer.on_event)(Event::CrossValidation { folds: count });
+    }
     let of_fold = trainer.for_one_fold();
-    let label_names = trained.model.labels();
-    let ids: HashMap<&str, u32> = label_names.iter().zip(0..).collect();
-    let hierarchy = &trainer.options.hierarchy;
-    let mut outcomes = Outcomes::default();
-    let mut by_ranks = 0.0;
+    let mut predicted = PredictedFolds {
+        label_ids: result.model.labels().iter().zip(0..).collect(),
+        hierarchy: &trainer.options.hierarchy,
+        objective: report.objective,
+        outcomes: Outcomes::default(),
+        by_ranks: 0.0,
+    };
     for fold in 0..count {
-        (trainer.on_event)(Event::CrossValidation { fold, folds: count });
-        let in_fold = |own: bool| {
+        let in_fold = |is_held_out: bool| {
             let documents = documents.iter().zip(&folds);
-            documents.filter(move |(_, of)| (**of == fold) == own).map(|(document, _)| document)
+            let documents = documents.filter(move |(_, of)| (**of == fold) == is_held_out);
+            documents.map(|(document, _)| document.clone())
         };
-        let held_out: Vec<Document> = in_fold(true).cloned().collect();
-        if held_out.is_empty() {
-            continue;
-        }
-        let others = in_fold(false).chain(always_trained);
-        let mut others = others.map(|document| Ok(document.clone()));
-        let trained = match of_fold.train_once(&mut others) {
-            Ok(trained) => trained,
+        let held_out: Vec<Document> = in_fold(true).collect();
+        let mut others = in_fold(false).chain(always_trained.iter().cloned()).map(Ok);
+        let classifier = match of_fold.train_once(&mut others) {
+            Ok(result) => of_fold.classifier(result)?,
             Err(error @ (TrainError::Search(_) | TrainError::Thread(_))) => return Err(error),
             // The other folds lack something, such as any term or a label with a class weight.
             Err(_) => return Ok(None),
         };
-        let classifier = of_fold.classifier(trained)?;
+        predicted.add(&classifier, &held_out)?;
+    }
+    Ok(Some(predicted.expected(count, trainer.engines()?.threads())))
+}
+
+/// The predictions for the folds, compared with the labels of their documents.
+struct PredictedFolds<'a> {
+    /// The label numbers of the model that is trained on all documents.
+    label_ids: HashMap<&'a str, u32>,
+    hierarchy: &'a Hierarchy,
+    objective: Objective,
+    outcomes: Outcomes,
+    /// The sum of the objective over the documents, if it depends on the ranking of labels.
+    by_ranks: f64,
+}
+
+impl PredictedFolds<'_> {
+    /// Predicts the labels of held-out documents.
+    fn add(&mut self, classifier: &Classifier, held_out: &[Document]) -> Result<(), TrainError> {
         let model = classifier.model();
-        let predictions = classifier.predict_documents(&held_out, &classifier.options())?;
-        for (prediction, document) in predictions.iter().zip(&held_out) {
-            let given = with_ancestors(document.labels.iter().map(String::as_str), hierarchy);
-            let predicted = prediction.labels.iter().map(|&label| model.label_name(label));
-            let predicted = with_ancestors(predicted, hierarchy);
-            let id = |name: &&str| ids.get(name).copied();
+        let id = |name: &&str| self.label_ids.get(name).copied();
+        for (prediction, document) in
+            classifier.predict_documents(held_out, &classifier.options())?.iter().zip(held_out)
+        {
+            let labels = document.labels.iter().map(String::as_str);
+            let given = with_ancestors(labels, self.hierarchy);
+            let labels = prediction.labels.iter().map(|&label| model.label_name(label));
+            let predicted = with_ancestors(labels, self.hierarchy);
             let gold: Vec<u32> = given.iter().filter_map(id).collect();
-            outcomes.push(&gold, &predicted.iter().filter_map(id).collect::<Vec<u32>>());
-            let best = prediction.scores.iter().take(objective.best_labels().unwrap_or(0));
+            self.outcomes.push(&gold, &predicted.iter().filter_map(id).collect::<Vec<u32>>());
+            let best = prediction.scores.iter().take(self.objective.best_labels().unwrap_or(0));
             let names = best.map(|score| model.label_name(score.label));
-            by_ranks += objective.of_ranking(names.filter(|name| given.contains(name)).count());
+            let right = names.filter(|name| given.contains(name)).count();
+            self.by_ranks += self.objective.of_ranking(right);
+        }
+        Ok(())
+    }
+
+    /// Returns the metrics of all predictions, with intervals.
+    fn expected(&self, folds: usize, threads: &Threads) -> ExpectedMetrics {
+        let labels = self.label_ids.len();
+        let count = self.outcomes.len();
+        let metrics = self.outcomes.metrics(0..count, labels);
+        let intervals = threads.run(|| self.outcomes.intervals(labels, 0));
+        ExpectedMetrics {
+            metrics: Metrics {
+                micro_f1: metrics.micro_f1,
+                macro_f1: metrics.macro_f1,
+                accuracy: metrics.accuracy,
+                by_ranks: self.objective.best_labels().map(|_| self.by_ranks / count as f64),
+            },
+            intervals: intervals.map(|intervals| widened(intervals, metrics, folds)),
         }
     }
-    let labels = label_names.len();
-    let metrics = outcomes.metrics(0..outcomes.len(), labels);
-    let by_ranks = objective.best_labels().map(|_| by_ranks / outcomes.len() as f64);
-    let intervals = trainer.engines()?.threads().run(|| outcomes.intervals(labels, 0));
-    let intervals = intervals.map(|intervals| widened(intervals, metrics, count));
-    let metrics = Metrics {
-        micro_f1: metrics.micro_f1,
-        macro_f1: metrics.macro_f1,
-        accuracy: metrics.accuracy,
-        by_ranks,
-    };
-    Ok(Some(ExpectedMetrics { metrics, intervals }))
 }
 
 /// Widens intervals from resampled predictions. Another training set would give another model, and
@@ -266,7 +294,9 @@ mod tests {
         }
         let found = folds(&documents, 10, false);
         assert!((0..70).all(|number| found[number] == found[number + 30]));
-        documents.iter_mut().for_each(|document| document.group = None);
+        for document in &mut documents {
+            document.group = None;
+        }
         assert_eq!(folds(&documents, 5, true)[18..23], [0, 0, 1, 1, 1]);
     }
 }

@@ -42,10 +42,9 @@ pub enum Event<'a> {
     },
     /// Number of documents held out so far.
     HeldOut(u64),
-    /// The next model for cross-validation is trained.
+    /// Cross-validation of the whole training begins, which takes as long as training once per
+    /// fold.
     CrossValidation {
-        /// The number of the fold that is held out, from 0.
-        fold: usize,
         /// The number of folds.
         folds: usize,
     },

@@ -15,8 +15,9 @@ use super::training_rows::{
     CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingEngines, TrainingRows,
     WeightedRows, labels_of,
 };
-use super::votes::Grid;
+use super::votes::{Grid, Rules};
 use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights};
+use crate::decide::decision::Rule;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::rows::dense::DensePart;
 use crate::search::SearchError;
@@ -41,6 +42,9 @@ struct PreparedCorpus {
 
 /// Minimum number of documents for quick tuning.
 const MIN_DOCUMENTS: usize = 100;
+/// Maximum number of documents for which features are compared with the threshold rule alone. With
+/// few documents, some features are the best by chance with one of many rules.
+const MAX_DOCUMENTS_FOR_ONE_RULE: usize = 1_000;
 /// Maximum number of document-term pairs for quick tuning. Each pair needs about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;
 /// Maximum number of multiplications in a dense search for quick tuning.
@@ -145,6 +149,9 @@ fn prepare(
         drop(indexed);
         let sample = draw_sample(&excluded.hashes, tuning.sample.max(1));
         let grid = Grid::coarse(tuning.k_max, multi_label, tuning.objective);
+        let is_small = counts.documents() <= MAX_DOCUMENTS_FOR_ONE_RULE;
+        let rules = if is_small { Rules(Some(Rule::Threshold)) } else { Rules::default() };
+        let grid = Grid { rules, ..grid };
         let free = FreeDimensions::for_corpus(tuning.free, &settings.input, &counts);
         let free = FreeDimensions { term_weights: options.dense.is_none(), ..free };
         let engines = run.engines.on_cpu();

@@ -32,6 +32,10 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
             format!("vectors: {}, {} dimensions{known}", spec.features, spec.dimension)
         }
         Event::Step { step, objective } => describe_step(step, *objective),
+        Event::CrossValidation { folds } => format!(
+            "tuning: training again without each of {folds} folds, to estimate the metrics of new \
+             documents"
+        ),
         Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
         Event::Novelty(limit) => format!("tuning: {}", novelty_limit(limit)),
         Event::Tuned(report) => tuning(report, settings),
@@ -120,6 +124,11 @@ pub fn tuning(report: &TuningReport, settings: usize) -> String {
     if let Some(line) = expectation(report) {
         let _ = write!(text, "\ntuning: {line}");
     }
+    if report.cross_validated.is_some() {
+        text.push_str(
+            "; the metrics in the list are too high, because the best was chosen by them",
+        );
+    }
     text
 }
 
@@ -146,12 +155,10 @@ fn expectation(report: &TuningReport) -> Option<String> {
     } else {
         ("micro F1", metrics.micro_f1, intervals.micro_f1)
     };
-    let mut line = format!(
-        "expected of new documents: {name} {value:.3}, between {low:.3} and {high:.3} \
-         (cross-validation; the metrics above are those of the best of many settings, and too high)"
-    );
+    let mut line =
+        format!("expected of new documents: {name} {value:.3}, between {low:.3} and {high:.3}");
     if high - low > WIDE {
-        let _ = write!(line, "; {} documents are too few to say more", report.documents);
+        let _ = write!(line, "; {} documents are too few to say more precisely", report.documents);
     }
     Some(line)
 }

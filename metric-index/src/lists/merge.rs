@@ -96,9 +96,9 @@ mod tests {
                 expected.sort_unstable();
                 for k in [0, 1, 5, expected.len()] {
                     let k = k.min(expected.len());
-                    let mut merged = vec![Neighbor { point: 0, distance: 0.0 }; k];
-                    merger.merge(lists.iter().map(|list| &list[..]), &mut merged);
-                    assert_eq!(merged, expected[..k]);
+                    let mut nearest = vec![Neighbor { point: 0, distance: 0.0 }; k];
+                    merger.merge(lists.iter().map(|list| &list[..]), &mut nearest);
+                    assert_eq!(nearest, expected[..k]);
                 }
             }
         }

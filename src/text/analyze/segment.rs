@@ -237,7 +237,7 @@ impl Script {
 fn bigrams(run: &str, script: Script, word: &mut impl FnMut(Term<'_>)) {
     match script {
         Script::SoutheastAsian => {
-            pairs(run, run.grapheme_indices(true).map(|(start, _)| start), word)
+            pairs(run, run.grapheme_indices(true).map(|(start, _)| start), word);
         }
         _ => pairs(run, run.char_indices().map(|(start, _)| start), word),
     }

@@ -10,9 +10,9 @@
 //! of the same book). Without the correction, intervals for corpora with many rare labels would not
 //! even contain the estimate.
 //!
-//! With fewer than ten right or ten wrong documents, the replicates vary too little: without a wrong
-//! document, they do not vary at all. The intervals are then extended to the Wilson interval of the
-//! metric (Wilson 1927), as if it were a share of the documents.
+//! With fewer than ten right or ten wrong documents, the replicates vary too little. Without a
+//! wrong document, they do not vary at all. The intervals are then extended to the Wilson interval
+//! of the metric (Wilson 1927), as if it were a share of the documents.
 
 use std::hash::BuildHasher;
 

@@ -12,8 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::run::Documents;
-use super::{Event, TrainError, Trainer, TrainingResult, TuneScope};
+use super::run::{Documents, Run};
+use super::{Event, TrainError, TrainingResult, TuneScope};
 use crate::classifier::Classifier;
 use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
 use crate::decide::outcomes::{HeadlineMetrics, Intervals, Outcomes};
@@ -69,28 +69,31 @@ fn size(document: &Document) -> usize {
     document.content.text_bytes() + features + document.vector.as_ref().map_or(0, |v| 4 * v.len())
 }
 
+/// Trains a classifier on documents, with the options of a training run.
+pub(super) type TrainClassifier<'a> = dyn Fn(Documents<'_>) -> Result<Classifier, TrainError> + 'a;
+
 /// Repeats the training that led to `result` without each fold of its documents, and returns the
 /// metrics of the predictions for the folds. `None` if nothing was tuned, or if there are too few
 /// documents to train without a fold.
 pub(super) fn cross_validate(
-    trainer: &Trainer<'_>,
+    run: &Run<'_>,
     documents: &[Document],
     result: &TrainingResult,
+    train: &TrainClassifier<'_>,
 ) -> Result<Option<ExpectedMetrics>, TrainError> {
     let Some(report) = &result.tuning else { return Ok(None) };
-    let (documents, always_trained) = documents.split_at(documents.len() - trainer.never_held_out);
+    let (documents, always_trained) = documents.split_at(documents.len() - run.never_held_out);
     if documents.len() < MIN_DOCUMENTS {
         return Ok(None);
     }
     let count = (DOCUMENTS_OF_ALL_FOLDS / documents.len()).clamp(MIN_FOLDS, MAX_FOLDS);
     let folds = folds(documents, count, report.window > 0);
     if report.scope != TuneScope::Quick {
-        (trainer.on_event)(Event::CrossValidation { folds: count });
+        run.report(Event::CrossValidation { folds: count });
     }
-    let of_fold = trainer.for_one_fold();
     let mut predicted = PredictedFolds {
         label_ids: result.model.labels().iter().zip(0..).collect(),
-        hierarchy: &trainer.options.hierarchy,
+        hierarchy: &run.options.hierarchy,
         objective: report.objective,
         outcomes: Outcomes::default(),
         by_ranks: 0.0,
@@ -103,15 +106,15 @@ pub(super) fn cross_validate(
         };
         let held_out: Vec<Document> = in_fold(true).collect();
         let mut others = in_fold(false).chain(always_trained.iter().cloned()).map(Ok);
-        let classifier = match of_fold.train_once(&mut others) {
-            Ok(result) => of_fold.classifier(result)?,
+        let classifier = match train(&mut others) {
+            Ok(classifier) => classifier,
             Err(error @ (TrainError::Search(_) | TrainError::Thread(_))) => return Err(error),
             // The other folds lack something, such as any term or a label with a class weight.
             Err(_) => return Ok(None),
         };
         predicted.add(&classifier, &held_out)?;
     }
-    Ok(Some(predicted.expected(count, trainer.engines()?.threads())))
+    Ok(Some(predicted.expected(count, run.threads())))
 }
 
 /// The predictions for the folds, compared with the labels of their documents.
@@ -229,8 +232,7 @@ fn folds(documents: &[Document], count: usize, is_chronological: bool) -> Vec<us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::TrainOptions;
-    use crate::learn::TuneOptions;
+    use crate::learn::{TrainOptions, Trainer, TuneOptions};
     use crate::random::Random;
 
     fn trained(documents: &[Document], tuning: TuneOptions) -> TrainingResult {

@@ -40,12 +40,12 @@ const ORIGINS: [&str; 2] = ["1", "2"];
 /// ```
 #[derive(Clone)]
 pub struct Trainer<'a> {
-    pub(super) options: TrainOptions,
+    options: TrainOptions,
     engines: Option<Engines>,
     corpus_name: String,
-    pub(super) on_event: OnEvent<'a>,
+    on_event: OnEvent<'a>,
     /// The number of documents at the end of the corpus that are never held out.
-    pub(super) never_held_out: usize,
+    never_held_out: usize,
 }
 
 impl std::fmt::Debug for Trainer<'_> {
@@ -122,7 +122,12 @@ impl<'a> Trainer<'a> {
         let FirstDocuments { documents: first, is_whole } = first;
         let trained = if is_whole {
             let mut trained = self.train_once(&mut first.iter().cloned().map(Ok))?;
-            if let Some(expected) = cross_validate(self, &first, &trained)? {
+            let engines = self.engines()?;
+            let of_fold = self.for_one_fold();
+            let train =
+                |documents: Documents<'_>| of_fold.classifier(of_fold.train_once(documents)?);
+            let expected = cross_validate(&self.run(&engines), &first, &trained, &train)?;
+            if let Some(expected) = expected {
                 trained.set_cross_validated(expected);
             }
             trained
@@ -136,10 +141,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains without cross-validation, and without reporting [`Event::Tuned`].
-    pub(super) fn train_once(
-        &self,
-        documents: Documents<'_>,
-    ) -> Result<TrainingResult, TrainError> {
+    fn train_once(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
         let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
@@ -266,7 +268,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Returns a trainer that reports no events and does not learn when to abstain.
-    pub(super) fn for_one_fold(&self) -> Self {
+    fn for_one_fold(&self) -> Self {
         let options = TrainOptions { target_error: None, novelty: None, ..self.options.clone() };
         Trainer { options, on_event: &|_| (), ..self.clone() }
     }

@@ -9,8 +9,8 @@ pub struct Report {
     /// Number of queries that took the fast path. A query that several engines answered together
     /// counts only if each engine took its fast path.
     pub fast: u64,
-    /// Number of queries that the fast path did not answer. For example, all their similarities were
-    /// computed, or the CPU answered them instead of the GPU.
+    /// Number of queries that the fast path did not answer. For example, all their similarities
+    /// were computed, or the CPU answered them instead of the GPU.
     pub fell_back: u64,
 }
 

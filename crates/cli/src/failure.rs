@@ -187,7 +187,7 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
         }
         Problem::MissingField { role, .. } => missing_field(*role),
         Problem::MissingColumns { .. } => {
-            "name columns that are there with `--text-column` and `--label-column`"
+            "name columns that exist with `--text-column` and `--label-column`"
         }
         Problem::NoHeader { .. } => {
             "`--no-header --text-column 1 --label-column 2` names columns by their numbers"
@@ -201,8 +201,8 @@ fn corpus_hint(error: &CorpusError) -> Option<Cow<'static, str>> {
              NAME,NAME,…`)"
         }
         Problem::NotAnIndicator { .. } => {
-            "several label columns hold 0 or 1 each; one column of label lists needs \
-             `--label-separator`"
+            "each of several label columns must contain 0 or 1; one column of label lists \
+             needs `--label-separator`"
         }
         Problem::LoneSurrogate => "`--on-bad-utf8 replace` reads it as U+FFFD",
         Problem::NoDocument => {

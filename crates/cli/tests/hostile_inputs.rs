@@ -447,7 +447,7 @@ fn clear_errors() {
         (json, group.clone(), there, ""),
         ("text,label\na,x\n", csv(group), "no field `author`", "every record has"),
         (json, fields.clone(), "no field `title`", "the fields of the text"),
-        ("text,label\na,x\n", csv(fields), "no columns `title`, `body`", "columns that are there"),
+        ("text,label\na,x\n", csv(fields), "no columns `title`, `body`", "columns that exist"),
         ("2286  2:3\n", default(), "a LYRL2004 file has no labels", "the format svmlight"),
     ] {
         let error = read(bytes.as_bytes(), &options).unwrap_err();

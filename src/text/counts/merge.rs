@@ -222,7 +222,8 @@ mod tests {
             let mut row = expected.clone();
             // Shuffle the row.
             row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            let uses_radix_sort = row.len() >= MIN_RADIX_ENTRIES * bytes as usize && !row.is_sorted();
+            let is_long = row.len() >= MIN_RADIX_ENTRIES * bytes as usize;
+            let uses_radix_sort = is_long && !row.is_sorted();
             let mut buffer = vec![7; 3];
             sort_by_terms(&mut row, &mut buffer, bytes);
             prop_assert_eq!(buffer.len(), if uses_radix_sort { row.len() } else { 3 });
@@ -294,7 +295,8 @@ mod tests {
                 let [start, end] =
                     [row, row + 1].map(|index| usize::try_from(merged.indptr[index]).unwrap());
                 let found: Vec<(&str, [f32; 2])> = (start..end).map(|index| {
-                    (terms[merged.terms[index] as usize], [merged.counts[0][index], merged.counts[1][index]])
+                    let counts = [0, 1].map(|field| merged.counts[field][index]);
+                    (terms[merged.terms[index] as usize], counts)
                 }).collect();
                 let expected: Vec<(&str, [f32; 2])> = expected.iter()
                     .filter(|(word, _)| frequencies.contains_key(*word))

@@ -8,8 +8,8 @@ use crate::threads::Threads;
 
 /// Computes the term counts of training documents for weightings like BM25, whose weights determine
 /// them. Let w be the weight of a term without its idf, `r = w / (k₁ + 1 − w)`, and
-/// `κ = k₁ (1 − b + b · len / mean len)`. Then the count is `κ r`, and the length of the document is
-/// `κ Σ r`.
+/// `κ = k₁ (1 − b + b · len / mean len)`. Then the count is `κ r`, and the length of the document
+/// is `κ Σ r`.
 ///
 /// Returns `None` for other weightings, or if the rows differ from the exact weights of integer
 /// counts in any bit.

@@ -112,6 +112,10 @@ impl Active {
         options.fields.read_apart(&mut read_options);
         let documents = read_all(&self.corpora, read_options.clone(), verbosity)?;
         let test = read_all(&self.test, read_options, verbosity)?;
+        // Only the predictions matter here.
+        if let Some(tuning) = &mut options.tuning {
+            tuning.cross_validate = false;
+        }
         let several = documents.iter().any(|document| document.labels.len() > 1);
         // The first documents may have one label each, although others have several.
         options.decision = DecisionOptions {

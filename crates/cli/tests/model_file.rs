@@ -42,7 +42,8 @@ const MODELS: [Golden; 7] = [
     },
     Golden {
         name: "golden-v1-terms",
-        commands: "train golden.jsonl -o FILE --tune --vote similarity",
+        commands: "train golden.jsonl -o FILE --tune --vote similarity --weighting btc \
+                   --chi2-power 0",
     },
     Golden {
         name: "golden-v1-prototypes",

@@ -1,7 +1,7 @@
 """What `classify next` expects of more labels, and what they add.
 
-Run `python3 benches/outlook.py CLASSIFY CORPORA`, where CLASSIFY is the program and CORPORA a folder
-with banking77, mr, mag and debian. A model is tuned on random documents; the rest of the corpus is the
+Run `python3 benches/outlook.py CLASSIFY CORPORA [NAME…]`, where CLASSIFY is the program, CORPORA a
+folder with banking77, mr, mag and debian, and NAME limits the corpora. A model is tuned on random documents; the rest of the corpus is the
 pool. The expected share of right labels and the expected gain of 100 documents are compared with the
 share of right labels in the pool, and with that of a model of 100 more random documents: means of SEEDS
 draws.
@@ -40,7 +40,7 @@ def write(path, documents):
             file.write(json.dumps({"id": f"d{number}", "text": text, "labels": [label]}) + "\n")
 
 
-def main(program, corpora):
+def main(program, corpora, *only):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
 
@@ -62,6 +62,8 @@ def main(program, corpora):
             "mag": corpora / "mag" / "train.jsonl.zst",
             "sections": corpora / "debian" / "sections-train.jsonl.zst",
         }.items():
+            if only and name not in only:
+                continue
             documents = list(enumerate(read(path)))
             for count in COUNTS:
                 rows = []
@@ -79,4 +81,4 @@ def main(program, corpora):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], pathlib.Path(sys.argv[2]))
+    main(sys.argv[1], pathlib.Path(sys.argv[2]), *sys.argv[3:])

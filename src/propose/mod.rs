@@ -33,9 +33,11 @@ use crate::search::Neighbor;
 use crate::text::corpus::Document;
 use crate::text::tfidf::Side;
 
+mod expected_right;
 mod learning_curve;
 mod uncertainty;
 
+pub use expected_right::expected_right;
 pub use learning_curve::{CurvePoint, Gain, LearningCurve};
 pub use uncertainty::{Reason, uncertainty};
 

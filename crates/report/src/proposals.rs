@@ -26,8 +26,9 @@ pub struct Proposed<'a> {
 pub struct Outlook {
     /// The number of documents that are not in the model.
     pub left: usize,
-    /// The mean confidence of their predictions; `None` if the model is not calibrated.
-    pub confidence: Option<f64>,
+    /// The expected share of right labels among their predictions, from 0 to 1; `None` if the model
+    /// is not calibrated.
+    pub expected: Option<f64>,
     /// The share of right labels on held-out documents of the model, and the expected gain from
     /// `more` labeled documents; `None` if the model has too few documents.
     pub held_out: Option<(f64, Gain)>,
@@ -38,17 +39,17 @@ pub struct Outlook {
 /// Describes how well the model labels the remaining documents, and the gain to expect from more
 /// labeled documents.
 pub fn outlook(outlook: &Outlook) -> String {
-    let Outlook { left, confidence, held_out, more } = outlook;
+    let Outlook { left, expected, held_out, more } = outlook;
     if *left == 0 {
         return "Every document is in the model.\n".into();
     }
     let Some((right, gain)) = held_out else {
         return "The model has too few labeled documents to estimate what more would add.\n".into();
     };
-    let first = match confidence {
-        Some(confidence) => format!(
+    let first = match expected {
+        Some(expected) => format!(
             "The model probably labels {} of the other {left} documents right.",
-            percent(*confidence)
+            percent(*expected)
         ),
         None => format!(
             "The model labels {} of its own documents right when they are held out. It is not \
@@ -56,7 +57,7 @@ pub fn outlook(outlook: &Outlook) -> String {
             percent(*right)
         ),
     };
-    let points = |share: f64| 100.0 * share * (1.0 - confidence.unwrap_or(*right));
+    let points = |share: f64| 100.0 * share * (1.0 - expected.unwrap_or(*right));
     format!(
         "{first}\n{more} more labeled documents would add about {:.1} points ({:.1} to {:.1}).\n",
         points(gain.share),

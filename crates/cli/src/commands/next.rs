@@ -8,7 +8,9 @@ use std::sync::Arc;
 use classify::classifier::{Classifier, RawPrediction};
 use classify::learn::{TrainOptions, Trainer};
 use classify::model::Model;
-use classify::propose::{LearningCurve, Pool, Proposal, Reason, options_like, uncertainty};
+use classify::propose::{
+    LearningCurve, Pool, Proposal, Reason, expected_right, options_like, uncertainty,
+};
 use classify::text::corpus::{Document, LabelUse};
 use classify::threads::Threads;
 use classify_report::proposals::{Outlook, Proposed, outlook, reason, terminal};
@@ -184,14 +186,12 @@ impl Suggestions {
     /// Returns what to expect of the documents that are not in the model.
     fn outlook(&self, classifier: &Classifier, seed: u64) -> Result<Outlook, Failure> {
         let left = self.predictions.iter().zip(&self.is_known).filter(|(_, known)| !**known);
-        let confidence: Option<Vec<f64>> = left.map(|(found, _)| found.confidence).collect();
+        let expected = expected_right(classifier.model(), left.map(|(found, _)| found));
         let left = self.predictions.len() - self.known;
         let curve = LearningCurve::of(classifier, seed)?;
         Ok(Outlook {
             left,
-            confidence: confidence
-                .filter(|all| !all.is_empty())
-                .map(|all| all.iter().sum::<f64>() / all.len() as f64),
+            expected,
             held_out: curve.map(|curve| (curve.right(), curve.gain(MORE, seed))),
             more: MORE,
         })

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use classify::classifier::{ClassifyError, RawPrediction};
 use classify::decide::vote::LabelScore;
 use classify::model::Model;
-use classify::propose::{Pool, Reason, uncertainty};
+use classify::propose::{Pool, Reason, expected_right, uncertainty};
 use classify::text::corpus::Document;
 
 use crate::live::LiveModel;
@@ -195,15 +195,11 @@ impl Predictions {
         labels.into_iter().map(|label| model.label_name(label).to_owned()).collect()
     }
 
-    /// Returns the mean confidence of the documents that are not in the model, which is the
-    /// expected share of correct labels. `None` if the model is not calibrated, or there are no
-    /// such documents.
+    /// Returns the [expected share](expected_right) of right labels of the documents that are not
+    /// in the model. `None` if the model is not calibrated, or there are no such documents.
     pub(crate) fn expected(&self) -> Option<f64> {
         let open = self.all.iter().zip(&self.is_labeled).filter(|(_, is_labeled)| !**is_labeled);
-        let confidence: Option<Vec<f64>> =
-            open.map(|(prediction, _)| prediction.confidence).collect();
-        let confidence = confidence.filter(|all| !all.is_empty())?;
-        Some(confidence.iter().sum::<f64>() / confidence.len() as f64)
+        expected_right(&self.seen, open.map(|(prediction, _)| prediction))
     }
 
     /// Returns the unlabeled documents with the highest scores for a label, and these scores.

@@ -20,7 +20,7 @@ import tempfile
 
 import zstandard
 
-SEEDS = 8
+SEEDS = 4
 COUNTS = [200, 400, 800]
 
 

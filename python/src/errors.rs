@@ -104,7 +104,7 @@ fn train_message(error: &TrainError) -> String {
             );
         }
         TrainError::NoveltyNeedsLabels { labels } => {
-            return format!("foreign needs at least three labels, but y has {labels}");
+            return format!("foreign needs at least four labels, but y has {labels}");
         }
         TrainError::NoText => "keep_text: the documents are features or vectors, not texts",
         TrainError::NoFeatures => {

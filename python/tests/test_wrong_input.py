@@ -132,7 +132,7 @@ def test_the_warning_can_be_an_error():
         ({"dense_share": 0.5}, r"^dense_share=0.5 needs features='tfidf\+lsa:N'$"),
         ({"rule": "scut"}, "tune='votes'"),
         ({"weights": "similarity/size^1", "tune": "votes"}, "^/size in weights is for one label"),
-        ({"foreign": 0.1, "tune": "votes"}, "^foreign needs at least three labels, but y has 2$"),
+        ({"foreign": 0.1, "tune": "votes"}, "^foreign needs at least four labels, but y has 2$"),
     ],
 )
 def test_messages_name_parameters(parameters, message):

@@ -43,9 +43,9 @@ pub enum TrainError {
          documents needs more documents, and several labels that do not occur together"
     )]
     NoNovelDocuments,
-    /// A limit for novel documents was requested for a corpus with fewer than three labels.
+    /// A limit for novel documents was requested for a corpus with fewer than four labels.
     #[error(
-        "a limit for novel documents needs at least three labels, and the corpus has {labels}: \
+        "a limit for novel documents needs at least four labels, and the corpus has {labels}: \
          each label is held out in turn, and documents of one label are all alike"
     )]
     NoveltyNeedsLabels {

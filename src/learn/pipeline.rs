@@ -349,7 +349,7 @@ impl Pipeline<'_> {
         }
         let abstains = options.target_error.is_some() || options.novelty.is_some();
         let labels = self.rows.labels.sizes.len();
-        if options.novelty.is_some() && labels < 3 {
+        if options.novelty.is_some() && labels < 4 {
             return Err(TrainError::NoveltyNeedsLabels { labels });
         }
         if rule == Some(Rule::Pcut) && abstains {

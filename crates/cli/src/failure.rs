@@ -494,7 +494,7 @@ pub(crate) fn train_message(error: &TrainError) -> String {
         }
         TrainError::NoveltyNeedsLabels { labels } => {
             return format!(
-                "--abstain foreign=… needs at least three labels, and there are {labels}: it holds \
+                "--abstain foreign=… needs at least four labels, and there are {labels}: it holds \
                  out each label in turn; `--abstain target-error=5%` refuses low-confidence \
                  answers"
             );

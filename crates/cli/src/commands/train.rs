@@ -202,6 +202,19 @@ fn description_notes(documents: &[Document], descriptions: &[Document]) -> Vec<S
         let (count, first) = (missing.len(), printable(first));
         notes.push(format!("note: {count} labels have no description, such as `{first}`"));
     }
+    let mut documents_of = BTreeMap::<&str, usize>::new();
+    for label in documents.iter().flat_map(|document| &document.labels) {
+        *documents_of.entry(label).or_default() += 1;
+    }
+    let single = documents_of.values().filter(|&&count| count == 1).count();
+    if 2 * single > documents_of.len() {
+        notes.push(format!(
+            "note: {single} of {} labels have one document, so held-out documents say little about \
+             the weight of the descriptions, and even wrong ones seem to help; read the \
+             descriptions, or label more documents",
+            documents_of.len()
+        ));
+    }
     notes
 }
 

@@ -206,6 +206,9 @@ fn labels_can_be_described() {
     let note = "note: no document has 1 described labels, such as `cookin`; the closest label is \
                 `cooking`";
     assert!(typo.contains(note), "{typo}");
+    let few = folder.write("few.csv", "label,text\ncooking,Bake bread\nastronomy,Look at stars\n");
+    let few = ok(&[&["train", text(&few)], &flag[..]].concat()).err;
+    assert!(few.contains("note: 2 of 2 labels have one document"), "{few}");
     let mut messages = Messages::new(folder.path());
     refused(&mut messages, 2, &[&["train", "--tune"], &flag[..]].concat());
     let fields = ["--field", "title", "--field", "text"];

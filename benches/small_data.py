@@ -1,4 +1,4 @@
-"""Measure small training sets: quality next to linear classifiers, and whether expected metrics hold.
+"""Measure small training sets: quality compared with linear classifiers, and expected metrics.
 
     cargo build --release && python benches/small_data.py [--only NAME,..] [--sizes 60,150,400] \\
         [--per-label 10,20,50] [--seeds N] [--jobs N] [--flags "--tune;--tune=votes"] CORPORA

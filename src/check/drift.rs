@@ -174,7 +174,10 @@ impl RightLabels {
         let predicted: usize = labeled().map(|(_, prediction)| count(prediction)).sum();
         let right: usize = labeled().map(right).sum();
         Self {
-            before: summary.map(|summary| summary.metrics.accuracy),
+            before: summary.map(|summary| {
+                let expected = summary.cross_validated.map(|expected| expected.metrics);
+                expected.unwrap_or(summary.metrics).accuracy
+            }),
             expected,
             found: (predicted > 0).then(|| right as f64 / predicted as f64),
         }

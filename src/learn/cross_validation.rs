@@ -10,9 +10,10 @@
 //! it (Varma and Simon 2006, "nested" cross-validation). It trains several times, so only small
 //! corpora are cross-validated.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use super::run::{Documents, Run};
+use super::votes::Candidate;
 use super::{Event, TrainError, TrainingResult, TuneScope};
 use crate::classifier::Classifier;
 use crate::decide::objective::{ExpectedMetrics, Metrics, Objective};
@@ -73,8 +74,8 @@ fn size(document: &Document) -> usize {
 pub(super) type TrainClassifier<'a> = dyn Fn(Documents<'_>) -> Result<Classifier, TrainError> + 'a;
 
 /// Repeats the training that led to `result` without each fold of its documents, and returns the
-/// metrics of the predictions for the folds. `None` if nothing was tuned, or if there are too few
-/// documents to train without a fold.
+/// metrics of the predictions for the folds. `None` if nothing was tuned, if the decision applies
+/// to a whole batch, or if there are too few documents to train without a fold.
 pub(super) fn cross_validate(
     run: &Run<'_>,
     documents: &[Document],
@@ -83,11 +84,13 @@ pub(super) fn cross_validate(
 ) -> Result<Option<ExpectedMetrics>, TrainError> {
     let Some(report) = &result.tuning else { return Ok(None) };
     let (documents, always_trained) = documents.split_at(documents.len() - run.never_held_out);
-    if documents.len() < MIN_DOCUMENTS {
+    let is_by_batch = matches!(report.best.decision, Candidate::Proportional { .. });
+    let window = report.window as usize;
+    let folds = folds(documents, window > 0);
+    let count = folds.iter().max().map_or(0, |last| last + 1);
+    if documents.len() < MIN_DOCUMENTS || count < 2 || is_by_batch {
         return Ok(None);
     }
-    let count = (DOCUMENTS_OF_ALL_FOLDS / documents.len()).clamp(MIN_FOLDS, MAX_FOLDS);
-    let folds = folds(documents, count, report.window > 0);
     if report.scope != TuneScope::Quick {
         run.report(Event::CrossValidation { folds: count });
     }
@@ -99,17 +102,22 @@ pub(super) fn cross_validate(
         by_ranks: 0.0,
     };
     for fold in 0..count {
-        let in_fold = |is_held_out: bool| {
-            let documents = documents.iter().zip(&folds);
-            let documents = documents.filter(move |(_, of)| (**of == fold) == is_held_out);
-            documents.map(|(document, _)| document.clone())
+        let rows_where = |condition: &dyn Fn(usize) -> bool| -> Vec<Document> {
+            let rows = (0..documents.len()).filter(|&row| condition(row));
+            rows.map(|row| documents[row].clone()).collect()
         };
-        let held_out: Vec<Document> = in_fold(true).collect();
-        let mut others = in_fold(false).chain(always_trained.iter().cloned()).map(Ok);
+        let held_out = rows_where(&|row| folds[row] == fold);
+        // In a chronological corpus, documents next to the fold may report the same events.
+        let is_near = |row: usize| {
+            let near = row.saturating_sub(window)..(row + window + 1).min(folds.len());
+            folds[near].contains(&fold)
+        };
+        let others = rows_where(&|row| folds[row] != fold && (window == 0 || !is_near(row)));
+        let mut others = others.into_iter().chain(always_trained.iter().cloned()).map(Ok);
         let classifier = match train(&mut others) {
             Ok(classifier) => classifier,
             Err(error @ (TrainError::Search(_) | TrainError::Thread(_))) => return Err(error),
-            // The other folds lack something, such as any term or a label with a class weight.
+            // The other documents lack something, such as terms or a second label.
             Err(_) => return Ok(None),
         };
         predicted.add(&classifier, &held_out)?;
@@ -197,36 +205,35 @@ fn with_ancestors<'l>(
     all
 }
 
-/// Returns the fold of each document, below `count`. Documents of a group are in the same fold.
-/// Groups are assigned to the folds in turn, ordered by their labels, so each label is spread
-/// evenly. In a chronological corpus without groups, a fold is a contiguous block of documents.
-fn folds(documents: &[Document], count: usize, is_chronological: bool) -> Vec<usize> {
-    let mut units: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    let mut unit_of_group = HashMap::new();
-    let own = |document: &Document| {
-        (document.labels.clone(), document.content_hash(), document.id.clone())
+/// Returns the fold of each document, from 0. Documents of a group are in the same fold, and so are
+/// copies. Groups are assigned to the folds in turn, ordered by their labels, so each label is
+/// spread evenly. In a chronological corpus without groups, a fold is a contiguous block of
+/// documents.
+fn folds(documents: &[Document], is_chronological: bool) -> Vec<usize> {
+    let has_groups = documents.iter().any(|document| document.group.is_some());
+    if is_chronological && !has_groups {
+        let fold = |row: usize| row * MIN_FOLDS / documents.len();
+        return (0..documents.len()).map(fold).collect();
+    }
+    let unit = |document: &Document| match &document.group {
+        Some(group) => Document::text("", &**group).content_hash(),
+        None => document.content_hash(),
     };
+    let mut first_of_unit = HashMap::new();
     for document in documents {
-        if let Some(group) = &document.group {
-            let own = own(document);
-            let first = unit_of_group.entry(group).or_insert_with(|| own.clone());
-            *first = own.min(first.clone());
-        }
+        let labels = &document.labels;
+        let first = first_of_unit.entry(unit(document)).or_insert(labels);
+        *first = labels.min(first);
     }
-    for (number, document) in documents.iter().enumerate() {
-        let unit = document.group.as_ref().map(|group| unit_of_group[group].clone());
-        units.entry(unit.unwrap_or_else(|| own(document))).or_default().push(number);
-    }
-    if is_chronological && unit_of_group.is_empty() {
-        return (0..documents.len()).map(|number| number * count / documents.len()).collect();
-    }
-    let mut folds = vec![0; documents.len()];
-    for (position, members) in units.into_values().enumerate() {
-        for member in members {
-            folds[member] = position % count;
-        }
-    }
-    folds
+    let mut units: Vec<(&Vec<String>, u64)> =
+        first_of_unit.into_iter().map(|(unit, labels)| (labels, unit)).collect();
+    units.sort_unstable();
+    let wanted = DOCUMENTS_OF_ALL_FOLDS / documents.len().max(1);
+    let count = wanted.clamp(MIN_FOLDS, MAX_FOLDS).min(units.len());
+    let numbered = units.into_iter().enumerate();
+    let fold_of_unit: HashMap<u64, usize> =
+        numbered.map(|(position, (_, unit))| (unit, position % count)).collect();
+    documents.iter().map(|document| fold_of_unit[&unit(document)]).collect()
 }
 
 #[cfg(test)]
@@ -279,26 +286,69 @@ mod tests {
         assert!(report.cross_validated.is_none());
     }
 
+    /// Copies are in the same fold, so noise remains noise.
+    #[test]
+    fn copies_are_not_expected() {
+        let mut documents = noise(30);
+        for copy in 1..4 {
+            documents.extend(
+                noise(30)
+                    .into_iter()
+                    .map(|document| Document { id: format!("{copy}-{}", document.id), ..document }),
+            );
+        }
+        let expected = trained(&documents, TuneOptions::quick()).tuning.unwrap();
+        assert!(expected.cross_validated.unwrap().metrics.accuracy < 0.65, "{expected:?}");
+    }
+
+    #[test]
+    fn labels_of_one_document_may_have_a_class_weight() {
+        let mut documents = noise(110);
+        documents[7].labels = vec!["rare".to_owned()];
+        let weights = [("rare".to_owned(), 2.0)].into_iter().collect();
+        let class_weights = Some(crate::text::counts::ClassWeights::Given(weights));
+        let options = TrainOptions { class_weights, ..TrainOptions::default() };
+        let result = Trainer::builder().options(options).build().train(&documents).unwrap();
+        assert!(result.tuning.unwrap().cross_validated.is_some());
+    }
+
+    #[test]
+    fn one_group_and_decisions_on_batches_are_not_cross_validated() {
+        let mut documents = noise(60);
+        for document in &mut documents {
+            document.group = Some("all".to_owned());
+        }
+        let scope = TuneScope::Votes;
+        let votes = TuneOptions { scope, ..TuneOptions::default() };
+        let report = trained(&documents, votes).tuning.unwrap();
+        assert_eq!(report.cross_validated, None);
+        let mut options = TrainOptions { tuning: Some(votes), ..TrainOptions::default() };
+        options.decision.rule = "pcut".parse().ok();
+        options.decision.multi_label = Some(true);
+        let result = Trainer::builder().options(options).build().train(noise(60)).unwrap();
+        assert_eq!(result.tuning.unwrap().cross_validated, None);
+    }
+
     #[test]
     fn folds_spread_labels_and_keep_groups_together() {
         let mut documents = noise(100);
         for (number, document) in documents.iter_mut().enumerate() {
             document.labels = vec![if number < 20 { "rare" } else { "frequent" }.to_owned()];
         }
-        let found = folds(&documents, 10, false);
+        let found = folds(&documents, false);
         for fold in 0..10 {
             assert_eq!((0..20).filter(|&number| found[number] == fold).count(), 2);
         }
         let backwards: Vec<Document> = documents.iter().rev().cloned().collect();
-        assert!(folds(&backwards, 10, false).into_iter().rev().eq(found));
+        assert!(folds(&backwards, false).into_iter().rev().eq(found));
         for (number, document) in documents.iter_mut().enumerate() {
             document.group = Some((number % 30).to_string());
         }
-        let found = folds(&documents, 10, false);
+        let found = folds(&documents, false);
         assert!((0..70).all(|number| found[number] == found[number + 30]));
         for document in &mut documents {
             document.group = None;
         }
-        assert_eq!(folds(&documents, 5, true)[18..23], [0, 0, 1, 1, 1]);
+        assert_eq!(folds(&documents, true)[18..23], [0, 0, 1, 1, 1]);
     }
 }

@@ -7,7 +7,7 @@ use crate::decide::decision::{Decision, MultiLabelOption};
 use crate::model::{InputSpec, TrainSettings, VectorSpec};
 use crate::search::Engines;
 use crate::text::corpus::{Content, CorpusError, Document, Place, Problem};
-use crate::text::counts::{CountOptions, Counts, Input};
+use crate::text::counts::{ClassWeights, CountOptions, Counts, Input};
 use crate::threads::Threads;
 
 /// A stream of documents.
@@ -26,6 +26,9 @@ pub(super) struct Run<'a> {
     pub(super) on_event: OnEvent<'a>,
     /// The number of documents at the end of the corpus that are never held out.
     pub(super) never_held_out: usize,
+    /// Whether the documents are those of a corpus without a fold, so that requirements on the
+    /// whole corpus do not apply to them.
+    pub(super) is_without_fold: bool,
 }
 
 impl<'a> Run<'a> {
@@ -84,7 +87,13 @@ impl<'a> Run<'a> {
     /// Applies the class weights of the options to the documents.
     pub(super) fn apply_class_weights(&self, counts: &mut Counts) -> Result<(), TrainError> {
         let Some(weights) = &self.options.class_weights else { return Ok(()) };
-        counts.weigh_classes(weights).map_err(TrainError::UnknownLabel)
+        let mut weights = weights.clone();
+        if self.is_without_fold
+            && let ClassWeights::Given(given) = &mut weights
+        {
+            given.retain(|(label, _)| counts.label_names.contains(label));
+        }
+        counts.weigh_classes(&weights).map_err(TrainError::UnknownLabel)
     }
 
     /// Returns the settings for a corpus, without the decision, which depends on the whole corpus.

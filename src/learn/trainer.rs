@@ -6,10 +6,11 @@ use std::time::Instant;
 use super::cross_validation::{FirstDocuments, cross_validate};
 use super::dense::{ProjectionInput, dense_part};
 use super::given_vectors::GivenVectors;
+use super::options::{DenseSource, TuneOptions, TuneScope};
 use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned_training;
-use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult, TuneScope};
+use super::{Event, HeldOutCorpus, TrainError, TrainOptions, TrainingResult};
 use crate::classifier::{Classifier, Searchers};
 use crate::decide::decision::{DecisionOptions, label_shares};
 use crate::decide::vote::Vote;
@@ -46,6 +47,8 @@ pub struct Trainer<'a> {
     on_event: OnEvent<'a>,
     /// The number of documents at the end of the corpus that are never held out.
     never_held_out: usize,
+    /// Whether the documents are those of a corpus without a fold.
+    is_without_fold: bool,
 }
 
 impl std::fmt::Debug for Trainer<'_> {
@@ -98,6 +101,7 @@ impl<'a> Trainer<'a> {
             corpus_name: "corpus".to_owned(),
             on_event: &|_| (),
             never_held_out: 0,
+            is_without_fold: false,
         })
     }
 
@@ -117,8 +121,12 @@ impl<'a> Trainer<'a> {
 
     /// Trains, and estimates the metrics of a small corpus by cross-validation.
     fn train_stream(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
-        let cross_validates = self.options.tuning.is_some_and(|tuning| tuning.cross_validate);
-        let first = if cross_validates { FirstDocuments::read(documents)? } else { <_>::default() };
+        self.check_options()?;
+        let first = if self.cross_validates() {
+            FirstDocuments::read(documents)?
+        } else {
+            FirstDocuments::default()
+        };
         let FirstDocuments { documents: first, is_whole } = first;
         let trained = if is_whole {
             let mut trained = self.train_once(&mut first.iter().cloned().map(Ok))?;
@@ -140,10 +148,22 @@ impl<'a> Trainer<'a> {
         Ok(trained)
     }
 
-    /// Trains without cross-validation, and without reporting [`Event::Tuned`].
-    fn train_once(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
+    /// Whether small corpora are cross-validated. Word vectors are not read again for each fold.
+    fn cross_validates(&self) -> bool {
+        let source = self.options.dense.as_ref().map(|dense| &dense.source);
+        self.options.tuning.is_some_and(|tuning| tuning.cross_validate)
+            && !matches!(source, Some(DenseSource::WordVectors(_)))
+    }
+
+    /// The options for full tuning, if they request it.
+    fn full_tuning(&self) -> Option<TuneOptions> {
+        self.options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick)
+    }
+
+    /// Checks, before the corpus is read, that the options do not conflict.
+    fn check_options(&self) -> Result<(), TrainError> {
         let options = &self.options;
-        let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
+        let tuning = self.full_tuning();
         if options.part_of.is_some()
             && (tuning.is_some()
                 || options.selection.is_some()
@@ -155,15 +175,21 @@ impl<'a> Trainer<'a> {
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
             return Err(TrainError::PrototypesAreTuned);
         }
+        if tuning.is_some() {
+            options.decision.tuned_rule(true)?;
+        } else if options.target_error.is_some() || options.novelty.is_some() {
+            return Err(TrainError::AbstainNeedsTuning);
+        } else if options.vote.is_some_and(|vote| vote.learned) {
+            return Err(TrainError::LearnedNeedsTuning);
+        }
+        Ok(())
+    }
+
+    /// Trains without cross-validation, and without reporting [`Event::Tuned`].
+    fn train_once(&self, documents: Documents<'_>) -> Result<TrainingResult, TrainError> {
         let engines = self.engines()?;
         let run = self.run(&engines);
-        match &tuning {
-            None if options.target_error.is_some() || options.novelty.is_some() => {
-                Err(TrainError::AbstainNeedsTuning)
-            }
-            None if options.vote.is_some_and(|vote| vote.learned) => {
-                Err(TrainError::LearnedNeedsTuning)
-            }
+        match &self.full_tuning() {
             None => train_plainly(&run, documents),
             Some(tuning) => tuned_training::train(&run, documents, tuning),
         }
@@ -270,7 +296,7 @@ impl<'a> Trainer<'a> {
     /// Returns a trainer that reports no events and does not learn when to abstain.
     fn for_one_fold(&self) -> Self {
         let options = TrainOptions { target_error: None, novelty: None, ..self.options.clone() };
-        Trainer { options, on_event: &|_| (), ..self.clone() }
+        Trainer { options, on_event: &|_| (), is_without_fold: true, ..self.clone() }
     }
 
     /// Returns a trainer that never holds out the last documents of the corpus.
@@ -294,9 +320,14 @@ impl<'a> Trainer<'a> {
     }
 
     fn run<'b>(&'b self, engines: &'b Engines) -> Run<'b> {
-        let Self { options, corpus_name, on_event, never_held_out, .. } = self;
-        let never_held_out = *never_held_out;
-        Run { options, engines, corpus_name, on_event: *on_event, never_held_out }
+        Run {
+            options: &self.options,
+            engines,
+            corpus_name: &self.corpus_name,
+            on_event: self.on_event,
+            never_held_out: self.never_held_out,
+            is_without_fold: self.is_without_fold,
+        }
     }
 }
 
@@ -355,4 +386,27 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<TrainingResu
         stages.push(Stage::since("train: make the vectors", documents, start));
     }
     Ok(TrainingResult { model, tuning: None, stages })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 110 documents are enough for quick tuning. Without a fold they are fewer than 100, but are
+    /// tuned, too.
+    #[test]
+    fn documents_without_a_fold_are_tuned_like_the_corpus() {
+        let documents: Vec<Document> = (0..99)
+            .map(|number| {
+                let label = ["a", "b", "c"][number % 3];
+                Document::text(number.to_string(), format!("{label} {number}")).labels([label])
+            })
+            .collect();
+        let trainer = Trainer::builder().build();
+        let is_tuned = |trainer: &Trainer<'_>| {
+            let result = trainer.train_once(&mut documents.iter().cloned().map(Ok));
+            result.unwrap().tuning.is_some()
+        };
+        assert!(!is_tuned(&trainer) && is_tuned(&trainer.for_one_fold()));
+    }
 }

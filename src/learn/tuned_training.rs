@@ -58,8 +58,6 @@ pub(super) fn train(
     documents: Documents<'_>,
     tuning: &TuneOptions,
 ) -> Result<TrainingResult, TrainError> {
-    // Conflicting options are rejected before the corpus is read.
-    run.options.decision.tuned_rule(true)?;
     let begin = Instant::now();
     let (documents, given) = run.read_all(documents)?;
     let read = Stage::since("train: read", documents.len() as u64, begin);
@@ -214,7 +212,8 @@ pub(super) fn quick_options(
         let products = documents.saturating_mul(dimension).max(1);
         tuning.sample = tuning.sample.min(MAX_PRODUCTS / products);
     }
-    let fits = documents.min(tuning.sample) >= MIN_DOCUMENTS && counts.entries() <= MAX_ENTRIES;
+    let has_enough = run.is_without_fold || documents.min(tuning.sample) >= MIN_DOCUMENTS;
+    let fits = has_enough && counts.entries() <= MAX_ENTRIES;
     let is_possible = options.part_of.is_none() && counts.label_names.len() > 1;
     tuning.k_max = cap_k(tuning.k_max, documents);
     (fits && is_possible && !is_decided).then_some(tuning)

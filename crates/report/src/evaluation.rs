@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use classify::decide::objective::{ExpectedMetrics, Metrics};
 use classify::evaluate::{Evaluation, Intervals, LabelResult, Prf};
-use classify::model::TuningSummary;
 use classify::printable::printable;
 use classify::text::tfidf::Weighting;
 use comfy_table::Table;
@@ -163,9 +162,7 @@ fn quality(evaluation: &Evaluation) -> Vec<Line> {
 
 /// Returns the metrics that tuning estimated for new documents, unless they may be optimistic.
 fn expected(evaluation: &Evaluation) -> Vec<Line> {
-    let Some(tuning @ TuningSummary { nested: true, .. }) = &evaluation.tuning else {
-        return Vec::new();
-    };
+    let Some(tuning) = &evaluation.tuning else { return Vec::new() };
     let with_interval = |metric: &str, value: f64, interval: [f64; 2]| {
         let [low, high] = interval;
         format!("{metric} {value:.4} [{low:.4}, {high:.4}]")
@@ -181,6 +178,9 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     if let Some(ExpectedMetrics { metrics, intervals: Some(intervals) }) = tuning.cross_validated {
         let metrics = describe(metrics, intervals);
         return vec![("expected", format!("{metrics} by cross-validation of the training"))];
+    }
+    if !tuning.nested {
+        return Vec::new();
     }
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {

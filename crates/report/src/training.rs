@@ -124,7 +124,9 @@ pub fn tuning(report: &TuningReport, settings: usize) -> String {
     if let Some(line) = expectation(report) {
         let _ = write!(text, "\ntuning: {line}");
     }
-    if report.cross_validated.is_some() {
+    let is_above =
+        |expected: &ExpectedMetrics| objective.of(best.metrics) > objective.of(expected.metrics);
+    if report.cross_validated.as_ref().is_some_and(is_above) {
         text.push_str(
             "; the metrics in the list are too high, because the best was chosen by them",
         );

@@ -179,7 +179,7 @@ async function open() {
     ["Decision", settings.decision.mode],
   ];
   if (tuning) {
-    const { figures, intervals } = tuning;
+    const { figures, intervals } = tuning.cross_validated ?? tuning;
     const with_interval = (key) => intervals
       ? `${number(figures[key])} (${intervals[key].map((end) => number(end)).join(" to ")})` : number(figures[key]);
     facts.push(["Tuned for", `${tuning.objective}, on ${tuning.documents} held-out documents`]);

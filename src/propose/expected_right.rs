@@ -8,8 +8,8 @@ use crate::model::Model;
 ///
 /// This is the mean confidence of the predictions. The confidence of a small model is too high,
 /// because its settings were chosen on the documents from which it was learned. The mean is
-/// therefore multiplied by the cross-validated micro F1, divided by the micro F1 of the chosen settings, if
-/// the model has both.
+/// therefore multiplied by the cross-validated micro F1, divided by the micro F1 of the chosen
+/// settings, if the model has both.
 pub fn expected_right<'a>(
     model: &Model,
     predictions: impl Iterator<Item = &'a RawPrediction>,

@@ -178,7 +178,7 @@ impl PredictedFolds<'_> {
 
 /// Widens intervals from resampled predictions. Another training set would give another model, and
 /// the folds share most of their training documents, so the metrics vary more than the predictions
-/// of one model would. The corrected variance is that of Nadeau and Bengio (2003, section 3).
+/// of one model would. Nadeau and Bengio (2003, section 3) correct the variance for this.
 fn widened(intervals: Intervals, metrics: HeadlineMetrics, folds: usize) -> Intervals {
     let factor = libm::sqrt(1.0 + folds as f64 / (folds - 1) as f64);
     let widen = |ends: [f64; 2], value: f64| {
@@ -298,7 +298,52 @@ mod tests {
             );
         }
         let expected = trained(&documents, TuneOptions::quick()).tuning.unwrap();
-        assert!(expected.cross_validated.unwrap().metrics.accuracy < 0.65, "{expected:?}");
+        assert!(
+            expected.cross_validated.unwrap().metrics.accuracy < 0.65,
+            "{:?}",
+            expected.cross_validated
+        );
+    }
+
+    /// 18 adjacent documents report the same event, whose label is random, and no other document
+    /// says anything about it. Every fold begins and ends in the middle of an event, and documents
+    /// of the same event outside the fold would double the accuracy.
+    #[test]
+    fn adjacent_documents_of_a_chronological_corpus_do_not_help() {
+        let mut random = Random::new(8);
+        let labels: Vec<&str> = (0..11).map(|_| ["a", "b"][random.below(2)]).collect();
+        let document = |number: usize| {
+            let event = (number + 9) / 18;
+            let text = format!("event{event} place{event} word{} word{}", number % 5, number % 7);
+            Document::text(number.to_string(), text).labels([labels[event]])
+        };
+        let documents: Vec<Document> = (0..180).map(document).collect();
+        let scope = TuneScope::Votes;
+        let tuning = TuneOptions { scope, time_order: Some(true), ..TuneOptions::default() };
+        let report = trained(&documents, tuning).tuning.unwrap();
+        assert!(report.window > 0);
+        let expected = report.cross_validated.unwrap().metrics.accuracy;
+        assert!(expected < 0.35, "{expected}");
+    }
+
+    /// With five folds, the factor is √(1 + 5/4) = 1.5.
+    #[test]
+    fn intervals_are_widened_around_the_metric() {
+        let metrics = HeadlineMetrics { micro_f1: 0.8, macro_f1: 0.5, accuracy: 0.9 };
+        let before = Intervals {
+            level: 0.95,
+            replicates: 1_000,
+            seed: 0,
+            micro_f1: [0.7, 0.84],
+            macro_f1: [0.5, 0.5],
+            accuracy: [0.8, 0.98],
+        };
+        let Intervals { micro_f1, macro_f1, accuracy, .. } = widened(before, metrics, 5);
+        for (found, expected) in
+            [(micro_f1, [0.65, 0.86]), (macro_f1, [0.5, 0.5]), (accuracy, [0.75, 1.0])]
+        {
+            assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
+        }
     }
 
     #[test]

@@ -35,3 +35,14 @@ pub struct TuningSummary {
     /// The best metrics for each k with the chosen vote rule and kind of decision rule.
     pub by_k: Vec<(usize, Metrics)>,
 }
+
+/// Up to this number of documents, the best of many settings seems clearly better than it is.
+const FEW_DOCUMENTS: u64 = 1_000;
+
+impl TuningSummary {
+    /// Whether the metrics are too high: the settings were chosen by them on few documents, and
+    /// there is no estimate from cross-validation.
+    pub fn is_optimistic(&self) -> bool {
+        self.cross_validated.is_none() && self.documents <= FEW_DOCUMENTS
+    }
+}

@@ -185,7 +185,12 @@ fn expected(evaluation: &Evaluation) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(intervals) = tuning.intervals {
         let metrics = describe(tuning.metrics, intervals);
-        lines.push(("expected", format!("{metrics} on held-out training documents")));
+        let few = if tuning.is_optimistic() {
+            "; optimistic, because the settings were chosen on these few documents"
+        } else {
+            ""
+        };
+        lines.push(("expected", format!("{metrics} on held-out training documents{few}")));
     }
     if let Some(ExpectedMetrics { metrics, intervals: Some(intervals) }) =
         tuning.with_near_duplicates

@@ -261,10 +261,12 @@ fn describe_tuning(tuning: &TuningSummary) -> String {
             described(&metrics, intervals),
         );
     }
-    let caution = if *nested {
-        ""
-    } else {
+    let caution = if !nested {
         "; the term weights were learned from held-out documents too, so the metrics are optimistic"
+    } else if tuning.is_optimistic() {
+        "; the settings were chosen on these few documents, so the metrics are optimistic"
+    } else {
+        ""
     };
     let near_duplicates = tuning.with_near_duplicates.map_or(String::new(), |near_duplicates| {
         let metrics = described(&near_duplicates.metrics, None);

@@ -139,16 +139,17 @@ const FEW: u64 = 20;
 /// The width of an interval above which the documents are called too few.
 const WIDE: f64 = 0.2;
 
-/// Describes the metrics that cross-validation expects of new documents. `None` if the corpus is
-/// too large for cross-validation.
+/// Describes what to expect of new documents. `None` if the corpus is not small.
 fn expectation(report: &TuningReport) -> Option<String> {
+    let documents = report.documents;
     let Some(ExpectedMetrics { metrics, intervals }) = &report.cross_validated else {
-        let documents = report.documents;
-        let line = format!(
-            "{documents} documents are too few to estimate how good the model is; evaluate it on \
-             other documents"
-        );
-        return (documents < FEW).then_some(line);
+        let line = if documents < FEW {
+            "are too few to estimate how good the model is"
+        } else {
+            "are few, so the best of many settings seems better than it is"
+        };
+        let line = format!("{documents} documents {line}; evaluate the model on other documents");
+        return report.summary().is_optimistic().then_some(line);
     };
     let is_single = report.best.decision == Candidate::Single;
     let intervals = intervals.as_ref()?;
@@ -159,8 +160,11 @@ fn expectation(report: &TuningReport) -> Option<String> {
     };
     let mut line =
         format!("expected of new documents: {name} {value:.3}, between {low:.3} and {high:.3}");
+    if let Some(value) = metrics.by_ranks {
+        let _ = write!(line, ", {} {value:.3}", report.objective.name());
+    }
     if high - low > WIDE {
-        let _ = write!(line, "; {} documents are too few to say more precisely", report.documents);
+        let _ = write!(line, "; {documents} documents are too few for a more precise estimate");
     }
     Some(line)
 }

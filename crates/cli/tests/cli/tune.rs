@@ -38,6 +38,8 @@ fn tuning() {
     ok(&[&tune[..], &["-o", text(&two)]].concat());
     assert_eq!(std::fs::read(&votes).unwrap(), before, "-o leaves the model alone");
     ok(&tune);
+    let info = ok(&["info", text(&votes)]).out;
+    assert!(info.contains("the settings were chosen on these few documents"), "{info}");
     assert_eq!(std::fs::read(&votes).unwrap(), std::fs::read(&two).unwrap());
     let table = read_json(&table);
     assert_eq!(table["schema"], "classify.tuning/1");

@@ -22,3 +22,10 @@ pub struct TermUse {
     /// Number of terms not in the vocabulary.
     pub unknown: usize,
 }
+
+impl TermUse {
+    /// Returns the share of the terms that are not in the vocabulary; 0 without terms.
+    pub(crate) fn unknown_share(self) -> f64 {
+        self.unknown as f64 / (self.known + self.unknown).max(1) as f64
+    }
+}

@@ -6,7 +6,7 @@ use super::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Probabilities, RawPrediction,
     Reason,
 };
-use crate::decide::calibrate::{Calibration, NoveltyEvidence, Votes, confidence};
+use crate::decide::calibrate::{Calibration, NoveltyEvidence, PropertyValues, Votes, confidence};
 use crate::decide::decision::{Decision, decide, decide_batch};
 use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
 use crate::rows::matrix::row;
@@ -127,7 +127,7 @@ impl<'a> Predictor<'a> {
         let training = self.classifier.model.training_labels();
         let voters = self.voters(document);
         let terms = self.vectors.terms[document];
-        let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
+        let unknown = terms.unknown_share();
         prediction.probabilities.clear();
         prediction.confidence = self.calibration.map(|calibration| {
             let first = self.probability_count(scores, labels);
@@ -174,6 +174,14 @@ impl<'a> Predictor<'a> {
         copy(&mut prediction.neighbors, first);
         copy(&mut prediction.by_vectors, second);
         prediction.unknown_terms = terms.unknown;
+    }
+
+    /// Returns the properties in which a document can differ from the training documents.
+    #[expect(clippy::cast_possible_truncation, reason = "f32 is precise enough to compare")]
+    pub(crate) fn properties(&self, document: usize) -> PropertyValues {
+        let terms = self.vectors.terms[document];
+        let length = (terms.known + terms.unknown) as f32;
+        [self.voters(document).best_similarity(), terms.unknown_share() as f32, length]
     }
 
     /// Returns the number of labels that get probabilities.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{ClassifyOptions, DocumentVectors};
+use crate::decide::calibrate::ShiftMonitor;
 use crate::decide::vote::Voters;
 use crate::model::Model;
 use crate::search::{Engines, NEVER, NeighborLists, Report, Request, Search, SearchError, Stop};
@@ -131,6 +132,16 @@ impl Classifier {
     /// Returns the model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
+    }
+
+    /// Returns a monitor that compares documents with the training documents. `None` if the model
+    /// does not store what these look like, or was tuned with another share of the votes for
+    /// neighbors found by dense vectors.
+    pub(crate) fn shift_monitor(&self, options: &ClassifyOptions) -> Option<ShiftMonitor<'_>> {
+        let model = &self.model;
+        let has_same_share =
+            options.dense_share.to_bits() == model.settings().dense_share.to_bits();
+        model.arrays.profile.as_ref().filter(|_| has_same_share).map(ShiftMonitor::new)
     }
 
     /// Returns the engines that search.

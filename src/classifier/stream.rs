@@ -12,6 +12,6 @@ mod backlog;
 mod pipeline;
 mod source;
 
-pub use answers::{Answers, StreamError, classify_stream};
+pub use answers::{Answers, StreamError, StreamSummary, classify_stream};
 pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, VectorizedBatch};
 pub use source::Source;

@@ -12,12 +12,14 @@
 //! | `quantiles` | makes similarities of different weightings comparable |
 //! | `abstention` | learns the confidence below which a model abstains |
 //! | `novelty` | computes novelty scores and learns their limit |
+//! | `shift` | detects that documents differ from the training documents |
 
 mod abstention;
 mod logistic;
 mod novelty;
 mod probabilities;
 mod quantiles;
+mod shift;
 
 pub use abstention::{Answer, ConfidenceLimit};
 pub(crate) use logistic::line;
@@ -27,3 +29,5 @@ pub use novelty::{NoveltyLimit, NoveltyScore};
 pub(crate) use probabilities::VALUES;
 pub use probabilities::{Calibration, CalibrationDocument};
 pub(crate) use probabilities::{Votes, confidence};
+pub use shift::{Property, Shift};
+pub(crate) use shift::{PropertyValues, ShiftMonitor, TrainingProfile};

@@ -7,7 +7,7 @@ use super::result::{
     Confusion, DocumentCounts, DocumentResult, LabelCounts, LabelResult, LevelResult, Method,
     PrecisionAt, WorstError,
 };
-use crate::decide::calibrate::NoveltyLimit;
+use crate::decide::calibrate::{NoveltyLimit, Shift};
 use crate::decide::outcomes::{Intervals, Prf};
 use crate::model::TuningSummary;
 use crate::stages::Stage;
@@ -80,6 +80,10 @@ pub struct Evaluation {
     /// The limit for out-of-distribution documents, with the estimates from tuning.
     #[serde(rename = "foreign", skip_serializing_if = "Option::is_none")]
     pub novelty: Option<NoveltyLimit>,
+    /// How the test documents differ from the training documents. `None` if they do not, if there
+    /// are too few documents to say, or if the model was trained without held-out documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shift: Option<Shift>,
     /// The prediction for every document, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,

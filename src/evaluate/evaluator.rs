@@ -180,6 +180,7 @@ impl Evaluator {
             worst_errors: self.all.worst,
             tuning: self.counter.model.settings().tuning.clone(),
             novelty: self.options.novelty,
+            shift: None,
             per_document: self.all.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),

@@ -18,6 +18,7 @@ use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, PredictionBuffer, Predictor,
     Probabilities, RawPrediction,
 };
+use crate::decide::calibrate::Shift;
 use crate::decide::vote::Voters;
 use crate::search::Neighbor;
 use crate::stages::{PipelineProgress, Stage};
@@ -178,12 +179,14 @@ pub struct EvaluationTally {
     evaluator: Evaluator,
     seed: u64,
     stages: Vec<Stage>,
+    shift: Option<Shift>,
 }
 
 impl EvaluationTally {
     /// Computes the metrics and their intervals.
     pub fn measure(self, threads: &Threads) -> Evaluation {
-        self.evaluator.finish(self.seed, threads, self.stages)
+        let evaluation = self.evaluator.finish(self.seed, threads, self.stages);
+        Evaluation { shift: self.shift, ..evaluation }
     }
 }
 
@@ -217,6 +220,7 @@ pub fn tally(
         last: "tally",
     };
     let threads = classifier.threads();
+    let monitor = classifier.shift_monitor(&options);
     let counter = evaluator.counter.clone();
     let vote = |batch: VectorizedBatch,
                 neighbors: &FoundNeighbors,
@@ -226,6 +230,9 @@ pub fn tally(
             let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
             let predict = |at: usize, predicted: &mut PredictionBuffer| {
                 predictor.predict(at, predicted);
+                if let Some(monitor) = &monitor {
+                    monitor.add(predictor.properties(at));
+                }
                 is_tied_at(options.k, neighbors.get(at))
             };
             PredictedBatch::new(documents, predict, &counter)
@@ -247,7 +254,8 @@ pub fn tally(
     }
     stages.extend(pipeline_stages);
     stages.push(Stage::since("test: total, with concurrent stages", done, start));
-    Ok(EvaluationTally { evaluator, seed, stages })
+    let shift = monitor.and_then(|monitor| monitor.shift());
+    Ok(EvaluationTally { evaluator, seed, stages, shift })
 }
 
 /// Whether the neighbor after the `k`-th is as similar as the `k`-th in one of the lists.

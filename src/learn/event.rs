@@ -12,9 +12,8 @@ use crate::rows::dense::DensePart;
 pub enum Event<'a> {
     /// The number of documents read so far.
     Read(u64),
-    /// Number of documents before and after each document, in chronological order, that are
-    /// excluded while settings are compared.
-    Window(u32),
+    /// Nearby documents share labels, so the corpus may be in chronological order.
+    TimeOrder(TimeOrder),
     /// Near-duplicates were found.
     NearDuplicates {
         /// The number of documents that have a near-duplicate.
@@ -54,4 +53,29 @@ pub enum Event<'a> {
     Novelty(&'a NoveltyLimit),
     /// Tuning finished.
     Tuned(&'a TuningReport),
+}
+
+/// Whether documents that look chronological are treated as such.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimeOrder {
+    /// The number of documents before and after each document that share its labels more often than
+    /// other documents do.
+    pub window: u32,
+    /// Whether these documents are excluded while settings are compared.
+    pub is_excluded: bool,
+    /// The comparison that decided. `None` if an option did.
+    pub comparison: Option<OrderComparison>,
+}
+
+/// The objective on the latest documents with two settings that were chosen on earlier documents.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OrderComparison {
+    /// The objective of tuning.
+    pub objective: Objective,
+    /// Number of latest documents.
+    pub documents: usize,
+    /// The objective with settings that were chosen without nearby documents.
+    pub without_nearby: f64,
+    /// The objective with settings that were chosen with all documents.
+    pub with_nearby: f64,
 }

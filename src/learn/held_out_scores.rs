@@ -93,14 +93,10 @@ impl<'a> HeldOutScores<'a> {
         objective: Objective,
         threads: &Threads,
     ) -> ExpectedMetrics {
-        let mut last: BTreeMap<u32, HeldOutDocument<'_>> = BTreeMap::new();
-        for document in self.documents() {
-            last.insert(document.row, document);
-        }
         let mut outcomes = Outcomes::default();
         let mut by_ranks = 0.0;
         let first = objective.best_labels();
-        for HeldOutDocument { row, fold, scores, .. } in last.values() {
+        for HeldOutDocument { row, fold, scores, .. } in self.last_round().values() {
             let gold = among.labels(*row);
             outcomes.push(gold, &decide(scores, &decisions[*fold]));
             let best = scores.iter().take(first.unwrap_or(0));
@@ -116,6 +112,12 @@ impl<'a> HeldOutScores<'a> {
         };
         let intervals = threads.run(|| outcomes.intervals(among.sizes.len(), 0));
         ExpectedMetrics { metrics, intervals }
+    }
+
+    /// Returns the held-out documents by row. If a document was held out twice, it is that of the
+    /// second time.
+    pub(super) fn last_round(&self) -> BTreeMap<u32, HeldOutDocument<'_>> {
+        self.documents().map(|document| (document.row, document)).collect()
     }
 
     /// Returns the held-out documents or, if there are very many labels, an evenly spaced sample.

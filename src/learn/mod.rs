@@ -51,6 +51,7 @@ mod term_weights;
 #[cfg(test)]
 mod tests;
 mod thresholds;
+mod time_order;
 mod trainer;
 mod training_rows;
 mod tuned_training;
@@ -58,7 +59,7 @@ mod votes;
 
 pub use descriptions::DescriptionWeight;
 pub use error::TrainError;
-pub use event::Event;
+pub use event::{Event, OrderComparison, TimeOrder};
 pub use features::Step;
 pub use held_out_corpus::{HeldOutCorpus, HeldOutRows};
 pub use label_errors::{ErrorRate, LabelErrors, Suspect};

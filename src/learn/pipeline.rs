@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 
 use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
-use super::held_out_scores::{ChosenVote, HeldOutScores};
+use super::held_out_scores::{ChosenVote, HeldOutDocument, HeldOutScores};
 use super::novelty::{DocumentEvidence, NoveltySearch};
 use super::options::{TuneOptions, TuneScope};
 use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
@@ -15,7 +15,7 @@ use super::votes::{
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
-use crate::decide::calibrate::{NoveltyLimit, NoveltyScore};
+use crate::decide::calibrate::{NoveltyLimit, NoveltyScore, TrainingProfile};
 use crate::decide::decision::Rule;
 use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::Vote;
@@ -38,6 +38,9 @@ pub(super) struct Pipeline<'a> {
     pub(super) excluded: &'a ExcludedNeighbors,
     /// Returns the share of a document's terms that would be unknown if it were held out.
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
+    /// The number of terms of each document, counting repetitions. `None` if the held-out rows
+    /// differ from the rows that new documents would have.
+    pub(super) lengths: Option<&'a [f32]>,
 }
 
 /// The chosen vote, and the prototypes that may contribute to it.
@@ -114,6 +117,7 @@ impl Pipeline<'_> {
         let scores = again.as_ref().unwrap_or(&held_out);
         let calibration = probabilities::learn(scores, labels, self.unknown_share)
             .learned_from(rows.len() as u64);
+        let profile = self.profile(scores);
         let decisions = held_out.decisions_by_fold();
         let expected = |scores: &HeldOutScores<'_>| {
             scores.expected(&decisions, &labels, self.tuning.objective, threads)
@@ -162,12 +166,25 @@ impl Pipeline<'_> {
             dense_share: report.dense_share.unwrap_or(0.0),
             summary: report.summary(),
             calibration,
+            profile,
             abstention: limit,
             novelty,
             votes,
             prototypes: prototypes.map(HeldOutPrototypes::learning),
         };
         Ok((learned, report))
+    }
+
+    /// Returns the distributions of the properties of held-out documents, if they are known.
+    fn profile(&self, scores: &HeldOutScores<'_>) -> Option<TrainingProfile> {
+        let lengths = self.lengths?;
+        #[expect(clippy::cast_possible_truncation, reason = "a share")]
+        let values = |document: &HeldOutDocument<'_>| {
+            let row = document.row;
+            let unknown_share = (self.unknown_share)(row) as f32;
+            [document.voters.best_similarity(), unknown_share, lengths[row as usize]]
+        };
+        TrainingProfile::of(&scores.last_round().values().map(values).collect::<Vec<_>>())
     }
 
     /// Finds the leave-one-out neighbors of `rows` and reports the progress.

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::held_out::{ExcludedNeighbors, InspectedRows, SearchableRows};
+use super::held_out::{InspectedRows, SearchableRows};
 use super::options::{TuneOptions, TuneScope};
 use super::pipeline::Pipeline;
 use super::reweight::stored_documents;
 use super::run::Run;
+use super::time_order::find_exclusions;
 use super::training_rows::TrainingRows;
-use super::tuned_training::report_exclusions;
 use super::{TrainError, TrainingResult};
 use crate::classifier::{Classifier, DocumentVectors, Searchers};
 use crate::model::Model;
@@ -86,18 +86,19 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<TrainingResult, Trai
         }
         _ => inspected,
     };
-    let excluded = ExcludedNeighbors::find(inspected, &tuning, threads)?;
-    report_exclusions(run, &tuning, &excluded);
+    let multi_label = options.decision.is_multi_label(settings.decision.is_multi());
+    let excluded = find_exclusions(run, inspected, &tuning, multi_label)?;
     drop(unit_engine);
     let pipeline = Pipeline {
         run,
         rows: &training,
         tuning: &tuning,
-        multi_label: options.decision.is_multi_label(settings.decision.is_multi()),
+        multi_label,
         excluded: &excluded,
         // The model does not store how many terms were dropped, so the share of unknown terms is
         // not available.
         unknown_share: &|_| 0.0,
+        lengths: None,
     };
     let (learned, report) = pipeline.learn(Vec::new())?;
     let model = Arc::into_inner(model).expect("no other reference to the model exists");

@@ -11,6 +11,7 @@ use super::held_out_corpus::{HeldOutCorpus, HeldOutRows};
 use super::options::{DenseSource, NearDuplicateLimit, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
+use super::time_order::find_exclusions;
 use super::training_rows::{
     CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingEngines, TrainingRows,
     WeightedRows, labels_of,
@@ -330,8 +331,7 @@ fn use_pipeline<R>(
                 is_cosine: false,
                 groups: counts.groups().to_vec(),
             };
-            excluded = ExcludedNeighbors::find(inspected, tuning, threads)?;
-            report_exclusions(run, tuning, &excluded);
+            excluded = find_exclusions(run, inspected, tuning, multi_label)?;
         }
         let pipeline = Pipeline {
             run,
@@ -340,6 +340,8 @@ fn use_pipeline<R>(
             multi_label,
             excluded: &excluded,
             unknown_share: &|row| counts.unknown_share(row as usize),
+            // Rows that depend on a held-out document do not resemble rows of new documents.
+            lengths: run.options.has_no_terms().then_some(&*counts.lengths),
         };
         let result = work(&pipeline, steps)?;
         drop(engines);
@@ -357,6 +359,7 @@ fn use_pipeline<R>(
             multi_label,
             excluded: &excluded,
             unknown_share: &|row| unknown[row as usize],
+            lengths: Some(&*counted.counts().lengths),
         };
         let result = work(&pipeline, steps)?;
         (result, select(counted), None)
@@ -409,20 +412,7 @@ fn exclusions(
         is_cosine: true,
         groups: counts.groups().to_vec(),
     };
-    let excluded = ExcludedNeighbors::find(inspected, tuning, run.threads())?;
-    report_exclusions(run, tuning, &excluded);
+    let multi_label = run.options.decision.is_multi_label(counts.has_several_labels());
+    let excluded = find_exclusions(run, inspected, tuning, multi_label)?;
     Ok((excluded, Some(plain)))
-}
-
-/// Reports near-duplicates and a chronological order, except in quick tuning.
-pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &ExcludedNeighbors) {
-    if tuning.scope == TuneScope::Quick {
-        return;
-    }
-    if let Some(above) = excluded.above {
-        run.report(Event::NearDuplicates { documents: excluded.near.documents(), above });
-    }
-    if excluded.window > 0 {
-        run.report(Event::Window(excluded.window));
-    }
 }

@@ -68,6 +68,10 @@ pub(crate) const CALIBRATION_WEIGHTS: &str = "calibration.weights";
 pub(crate) const CALIBRATION_OFFSETS: &str = "calibration.offsets";
 /// Quantiles of the best similarity of held-out documents.
 pub(crate) const CALIBRATION_SIMILARITIES: &str = "calibration.similarities";
+/// The values of the properties of held-out documents at evenly spaced quantiles.
+pub(crate) const PROFILE_VALUES: &str = "profile.values";
+/// The share of held-out documents with at most each of these values.
+pub(crate) const PROFILE_SHARES: &str = "profile.shares";
 /// The weights of the novelty score.
 pub(crate) const NOVELTY_WEIGHTS: &str = "foreign.weights";
 /// Quantiles of the best similarity, for the novelty score.

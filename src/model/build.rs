@@ -10,7 +10,9 @@ use super::settings::{FORMAT, VERSION};
 use super::{
     Arrays, InputSpec, Model, ModelCounts, Settings, TrainSettings, TuningSummary, Updates,
 };
-use crate::decide::calibrate::{Calibration, ConfidenceLimit, NoveltyLimit, NoveltyScore};
+use crate::decide::calibrate::{
+    Calibration, ConfidenceLimit, NoveltyLimit, NoveltyScore, TrainingProfile,
+};
 use crate::decide::decision::Decision;
 use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::{LearnedVotes, PrototypeLearning, PrototypeTrainer, Vote};
@@ -36,6 +38,8 @@ pub(crate) struct Learned {
     pub(crate) summary: TuningSummary,
     /// The calibration from scores to probabilities.
     pub(crate) calibration: Calibration,
+    /// The properties of held-out documents, with which new documents are compared.
+    pub(crate) profile: Option<TrainingProfile>,
     /// The minimum confidence of an answer.
     pub(crate) abstention: Option<ConfidenceLimit>,
     /// The novelty score and its limit.
@@ -94,6 +98,7 @@ impl Model {
             weights: counts.weights.into(),
             texts: counts.texts.map(Segmented::one),
             calibration: None,
+            profile: None,
             novelty_score: None,
             learned_votes: None,
             prototypes: None,
@@ -184,6 +189,8 @@ impl Model {
         let weighed = self.settings.updates.map(|updates| updates.weighed);
         self.settings.updates = weighed.map(|weighed| Updates { weighed, ..Updates::default() });
         self.arrays.calibration = Some(learned.calibration);
+        // If the documents' properties are not known, those from training still apply.
+        self.arrays.profile = learned.profile.or(self.arrays.profile);
         self.arrays.novelty_score = novelty_score;
         self.arrays.learned_votes = learned.votes;
         self.with_prototypes(learned.prototypes, threads)
@@ -206,6 +213,7 @@ impl Model {
             ids: self.arrays.ids.clone(),
             weights: self.arrays.weights.clone(),
             calibration: self.arrays.calibration.clone(),
+            profile: self.arrays.profile.clone(),
             novelty_score: self.arrays.novelty_score.clone(),
             learned_votes: self.arrays.learned_votes.clone(),
             prototypes: None,

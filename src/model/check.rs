@@ -4,7 +4,7 @@
 use super::error::invalid;
 use super::trained::bounds_of;
 use super::{InputSpec, Model, ModelProblem, array_names};
-use crate::decide::calibrate::NoveltyScore;
+use crate::decide::calibrate::{NoveltyScore, TrainingProfile};
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
@@ -142,6 +142,9 @@ impl Model {
         let calibration = arrays.calibration.as_ref();
         if let Some(Err(what)) = calibration.map(|calibration| calibration.check(labels)) {
             return reject(array_names::CALIBRATION_WEIGHTS, what);
+        }
+        if let Some(Err(what)) = arrays.profile.as_ref().map(TrainingProfile::check) {
+            return reject(array_names::PROFILE_VALUES, what);
         }
         if let Some(factors) = &arrays.term_factors {
             if factors.len() != arrays.vocabulary.len() {

@@ -17,7 +17,7 @@ use super::{
     Arrays, InputSpec, JournalLock, Model, ModelError, ModelProblem, Settings, UpdateError,
     array_names,
 };
-use crate::decide::calibrate::{Calibration, NoveltyScore};
+use crate::decide::calibrate::{Calibration, NoveltyScore, TrainingProfile};
 use crate::decide::vote::{LearnedVotes, Prototypes};
 use crate::rows::dense::DensePart;
 use crate::rows::matrix::{Array, csr};
@@ -260,6 +260,13 @@ impl Arrays {
                 (array_names::CALIBRATION_SIMILARITIES, Dtype::F32, similarities),
             ]);
         }
+        if let Some(profile) = &self.profile {
+            let values = bytemuck::cast_slice::<f32, u8>;
+            list.extend([
+                (array_names::PROFILE_VALUES, Dtype::F32, values(&profile.values)),
+                (array_names::PROFILE_SHARES, Dtype::F32, values(&profile.shares)),
+            ]);
+        }
         list
     }
 
@@ -280,6 +287,7 @@ impl Arrays {
         }
         let rows = csr(vocabulary.len(), indptr, indices, data)
             .map_err(invalid(array_names::ROW_BOUNDS))?;
+        let held_out = settings.tuning.as_ref().map_or(u64::MAX, |tuning| tuning.documents);
         let texts = file
             .has(array_names::TEXTS)
             .then(|| Strings::read(file, array_names::TEXTS, array_names::TEXT_OFFSETS));
@@ -288,7 +296,16 @@ impl Arrays {
                 weights: file.array(array_names::CALIBRATION_WEIGHTS, Dtype::F64)?,
                 offsets: file.array(array_names::CALIBRATION_OFFSETS, Dtype::F64)?,
                 similarities: file.array(array_names::CALIBRATION_SIMILARITIES, Dtype::F32)?,
-                documents: settings.tuning.as_ref().map_or(u64::MAX, |tuning| tuning.documents),
+                documents: held_out,
+            })
+        } else {
+            None
+        };
+        let profile = if file.has("profile.") {
+            Some(TrainingProfile {
+                values: file.array(array_names::PROFILE_VALUES, Dtype::F32)?,
+                shares: file.array(array_names::PROFILE_SHARES, Dtype::F32)?,
+                documents: held_out,
             })
         } else {
             None
@@ -342,6 +359,7 @@ impl Arrays {
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
             texts: texts.transpose()?.map(Segmented::one),
             calibration,
+            profile,
             novelty_score,
             learned_votes,
             prototypes: read_prototypes(file)?,

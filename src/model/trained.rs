@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::rows_by_id::RowsById;
 use super::segmented::Segmented;
 use super::{InputSpec, Settings};
-use crate::decide::calibrate::{Calibration, NoveltyScore};
+use crate::decide::calibrate::{Calibration, NoveltyScore, TrainingProfile};
 use crate::decide::decision::label_shares;
 use crate::decide::vote::{LearnedVotes, Prototypes, TrainingLabels};
 use crate::rows::dense::{DenseFeatures, DensePart};
@@ -45,6 +45,7 @@ pub(crate) struct Arrays {
     pub(crate) weights: Array<f32>,
     pub(crate) texts: Option<Segmented<Strings>>,
     pub(crate) calibration: Option<Calibration>,
+    pub(crate) profile: Option<TrainingProfile>,
     pub(crate) novelty_score: Option<NoveltyScore>,
     pub(crate) learned_votes: Option<LearnedVotes>,
     pub(crate) prototypes: Option<Prototypes>,

@@ -4,16 +4,15 @@ use std::fmt::Write as _;
 
 use classify::decide::calibrate::{ConfidenceLimit, NoveltyLimit};
 use classify::decide::objective::{ExpectedMetrics, Objective};
-use classify::learn::{Candidate, Event, Step, Trial, TuneScope, TuningReport};
+use classify::learn::{
+    Candidate, Event, OrderComparison, Step, TimeOrder, Trial, TuneScope, TuningReport,
+};
 
 /// Describes an event. Returns `None` for events that only report the number of documents. For
 /// [`Event::Tuned`], lists the best `settings` settings.
 pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
     let text = match event {
-        Event::Window(window) => format!(
-            "tuning: documents up to {window} positions before and after a held-out document are \
-             not its neighbors, because they may report the same events"
-        ),
+        Event::TimeOrder(order) => format!("tuning: {}", time_order(order)),
         Event::NearDuplicates { documents, above } => format!(
             "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
              is not used as their neighbor"
@@ -42,6 +41,31 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
         _ => return None,
     };
     Some(text)
+}
+
+fn time_order(order: &TimeOrder) -> String {
+    let TimeOrder { window, is_excluded, comparison } = order;
+    let effect = if *is_excluded {
+        "are not its neighbors, because they may report the same events"
+    } else {
+        "share its labels more often than others, but stay its neighbors"
+    };
+    let nearby =
+        format!("documents up to {window} positions before and after a held-out document {effect}");
+    let Some(OrderComparison { objective, documents, without_nearby, with_nearby }) = comparison
+    else {
+        return nearby;
+    };
+    let advice = if *is_excluded {
+        "--time-order no if the corpus is not in chronological order"
+    } else {
+        "--time-order yes if the corpus is in chronological order"
+    };
+    format!(
+        "{nearby}: settings chosen without them have {} {without_nearby:.3} on \
+         {documents} of the latest documents, and {with_nearby:.3} with them ({advice})",
+        objective.name()
+    )
 }
 
 fn describe_step(step: &Step, objective: Objective) -> String {

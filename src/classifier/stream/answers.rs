@@ -10,6 +10,7 @@ use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, PredictionBuffer, Predictor,
     RawPrediction,
 };
+use crate::decide::calibrate::Shift;
 use crate::search::SearchError;
 use crate::stages::{PipelineProgress, Stage};
 use crate::text::corpus::CorpusError;
@@ -81,8 +82,18 @@ impl<E> From<PipelineError<E>> for StreamError<E> {
     }
 }
 
+/// A summary of a stream that was classified.
+#[derive(Debug, Clone)]
+pub struct StreamSummary {
+    /// The time of each stage.
+    pub stages: Vec<Stage>,
+    /// How the documents differ from the training documents. `None` if they do not, if there are
+    /// too few documents to say, or if the model was trained without held-out documents.
+    pub shift: Option<Shift>,
+}
+
 /// Reads documents, classifies them and delivers the predictions in order. Each stage runs on its
-/// own thread. Returns the time of each stage. `format` formats the identifier and prediction of
+/// own thread. Returns a summary. `format` formats the identifier and prediction of
 /// each document on the classifier's threads, and `answers` receives the result.
 ///
 /// If the source is slow, each prediction is delivered immediately. If it is fast, documents that
@@ -97,7 +108,7 @@ pub fn classify_stream<A: Answers>(
     source: Source,
     format: impl Fn(&str, &RawPrediction) -> A::Formatted + Send + Sync,
     answers: &mut A,
-) -> Result<Vec<Stage>, StreamError<A::Error>> {
+) -> Result<StreamSummary, StreamError<A::Error>> {
     let pipeline = Pipeline {
         classifier,
         options,
@@ -107,11 +118,15 @@ pub fn classify_stream<A: Answers>(
         last: "write",
     };
     let threads = classifier.threads();
+    let monitor = classifier.shift_monitor(options);
     let vote = |batch: VectorizedBatch, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
         let VectorizedBatch { documents, vectors } = batch;
         let format_one =
             |predictor: &Predictor<'_>, predicted: &mut PredictionBuffer, index: usize| {
                 predictor.predict(index, predicted);
+                if let Some(monitor) = &monitor {
+                    monitor.add(predictor.properties(index));
+                }
                 format(&documents[index].id, &predicted.prediction)
             };
         let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
@@ -142,5 +157,5 @@ pub fn classify_stream<A: Answers>(
     })?;
     // Flush even if there were no documents.
     answers.flush().map_err(StreamError::Answer)?;
-    Ok(stages)
+    Ok(StreamSummary { stages, shift: monitor.and_then(|monitor| monitor.shift()) })
 }

@@ -199,6 +199,7 @@ impl Collection {
             weights: weights.into(),
             texts,
             calibration,
+            profile: base.profile.clone(),
             novelty_score,
             learned_votes,
             prototypes,

@@ -34,6 +34,7 @@ use crate::flags::seed::SeedFlag;
 use crate::flags::training::TrainingFlags;
 use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
+use crate::output::notes::report_shift;
 use crate::output::progress::{Progress, Verbosity};
 
 /// Delay before freed memory is returned to the system. Testing does not need the memory that
@@ -167,7 +168,8 @@ impl Evaluate {
         let trained = if self.trains() { model.notes() } else { Vec::new() };
         let evaluation = self.evaluate(model, test, engines, run)?;
         let tested = unknown_labels_of(&evaluation).into_iter().chain(copies_in(&evaluation));
-        let notes = self.reading.report(trained.into_iter().chain(tested), verbosity)?;
+        let mut notes = self.reading.report(trained.into_iter().chain(tested), verbosity)?;
+        notes.extend(report_shift(evaluation.shift, verbosity));
         verbosity.stages(&evaluation.stages);
         if let Some(printed) = printed {
             write(printed, terminal(&evaluation, verbosity.verbose).as_bytes())?;

@@ -9,7 +9,7 @@ use array_file::output::Output;
 use clap::ValueEnum;
 use classify::classifier::answer::{Answer, Extras};
 use classify::classifier::explain::{Explanation, explain};
-use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
+use classify::classifier::stream::{Answers, Source, StreamError, StreamSummary, classify_stream};
 use classify::classifier::vectors::StoredVectors;
 use classify::classifier::{
     Classifier, ClassifyOptions, NamedNeighbor, Probabilities, RawPrediction, Searchers,
@@ -27,6 +27,7 @@ use crate::flags::opening::OpeningFlags;
 use crate::flags::reading::{ReadingFlags, apply_model_settings, open};
 use crate::flags::searching::SearchFlags;
 use crate::output::files::Files;
+use crate::output::notes;
 use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
@@ -145,8 +146,9 @@ impl Predict {
             .map_err(StreamError::Answer)
             .and_then(|()| classify_stream(&classifier, &options, source, line, &mut writer));
         match outcome {
-            Ok(stages) => {
+            Ok(StreamSummary { stages, shift }) => {
                 verbosity.stages(&stages);
+                let _ = notes::report_shift(shift, verbosity);
                 Ok(writer.out.commit()?)
             }
             Err(StreamError::Answer(error)) => Err(writer.out.error(error).into()),

@@ -1,5 +1,6 @@
 //! Prints notes on corpora, with advice that names flags.
 
+use classify::decide::calibrate::{Property, Shift};
 use classify::text::corpus::Note;
 
 use crate::failure::Failure;
@@ -22,6 +23,27 @@ pub(crate) fn report(
         [first, ..] if is_strict => Err(Failure::Strict(first.to_string())),
         _ => Ok(texts),
     }
+}
+
+/// Prints a note if the classified documents differ from the training documents, and returns it.
+pub(crate) fn report_shift(shift: Option<Shift>, verbosity: Verbosity) -> Option<String> {
+    let Shift { property, value, share, training_share, documents } = shift?;
+    let limit = match property {
+        Property::Similarity => {
+            format!("a similarity of at most {value:.2} to the nearest training document")
+        }
+        Property::UnknownTerms => format!("at most {:.0} % unknown terms", value * 100.0),
+        Property::Length => format!("at most {value:.0} terms"),
+    };
+    let [share, training_share] = [share, training_share].map(|share| share * 100.0);
+    let note = format!(
+        "these {documents} documents differ from the training documents: {share:.0} % of them, \
+         but {training_share:.0} % of the training documents have {limit}; expected metrics, \
+         probabilities and limits for abstaining may not hold for them; `classify check TRAINING \
+         --against THESE` shows the differences"
+    );
+    verbosity.print(&format!("note: {note}"));
+    Some(note)
 }
 
 /// Returns what the user can do about a note.

@@ -4,6 +4,7 @@ use super::TrainError;
 use super::held_out::find_valley;
 use super::label_errors::{self, LabelErrors, NEIGHBORS};
 use super::pipeline::{Pipeline, cap_k};
+use super::prototypes::Precision;
 use crate::search::Neighbor;
 use crate::text::corpus::{Document, LabelFrequency, Note, label_notes, repeated_ids};
 use crate::text::counts::Counts;
@@ -78,7 +79,8 @@ impl HeldOutRows {
         let share = rows.share.unwrap_or(0.5);
         let found = pipeline.hold_out(&all, k, exclusion, share)?;
         let threads = run.threads();
-        let prototypes = rows.prototypes(&found, multi_label, exclusion, threads)?;
+        let prototypes =
+            rows.prototypes(&found, multi_label, exclusion, Precision::Full, threads)?;
         let prototypes = prototypes.as_ref();
         let label_errors =
             label_errors::learn(&found, rows.labels, prototypes, multi_label, threads);

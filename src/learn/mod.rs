@@ -27,6 +27,7 @@
 //! training of small corpora without some of the documents, to estimate the metrics of new ones.
 
 mod abstention;
+mod characters;
 mod cross_validation;
 mod dense;
 mod descriptions;

@@ -7,7 +7,7 @@ use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutDocument, HeldOutScores};
 use super::novelty::{DocumentEvidence, NoveltySearch};
 use super::options::{TuneOptions, TuneScope};
-use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
+use super::prototypes::{HeldOutPrototypes, Precision, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::TrainingRows;
 use super::votes::{
@@ -222,7 +222,10 @@ impl Pipeline<'_> {
             || {
                 let exclusion = self.excluded.exclusion();
                 let threads = self.threads();
-                let learn = || self.rows.prototypes(found, self.multi_label, exclusion, threads);
+                let learn = || {
+                    let precision = Precision::Full;
+                    self.rows.prototypes(found, self.multi_label, exclusion, precision, threads)
+                };
                 tries_prototypes.then(learn).transpose()
             },
         );

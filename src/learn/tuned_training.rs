@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
+use super::characters::CharacterSearch;
 use super::dense::{ProjectionInput, dense_part};
 use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup, language};
 use super::given_vectors::GivenVectors;
@@ -171,7 +172,12 @@ fn prepare(
             recount: &mut recount,
             progress: &mut |step| run.report(Event::Step { step, objective: tuning.objective }),
         };
-        search.run(start, counts, free)?
+        let chosen = search.run(start, counts, free)?;
+        if free.analyzer && options.dense.is_none() {
+            CharacterSearch { run, setup }.run(chosen, &mut recount)?
+        } else {
+            chosen
+        }
     } else {
         let counted = CountedDocuments::new(counts, excluded.exclusion()).with_index(indexed);
         ChosenFeatures { features: start, counted, steps: Vec::new() }

@@ -13,7 +13,9 @@ use crate::learn::held_out::{FOLDS, LeaveOneOut};
 use crate::learn::training_rows::{CountedDocuments, Features, TERM_STEPS};
 use crate::learn::votes::Trial;
 use crate::search::SearchError;
-use crate::text::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_word_languages, stop_words};
+use crate::text::analyze::{
+    AnalyzerSpec, CharScope, NgramRange, Stemmer, stop_word_languages, stop_words,
+};
 use crate::text::corpus::CorpusError;
 use crate::text::counts::{Counts, Fields};
 use crate::text::select::{Criterion, Selection};
@@ -59,9 +61,9 @@ const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 const MAX_CONTESTANTS: usize = 16;
 /// Minimum size of the first fold. If it is smaller, every change is tried on the whole sample.
 const MIN_FIRST_FOLD: usize = 400;
-/// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
-/// texts and seldom help there.
-const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
+/// Maximum number of documents for trying character n-grams together with other features. With few
+/// documents, they help neighbors, too. With more, they are tried later.
+const MAX_DOCUMENTS_FOR_CHARACTERS: usize = 1_000;
 
 /// The settings that determine how documents are converted to terms.
 #[derive(Debug, PartialEq)]
@@ -434,7 +436,7 @@ impl GreedySearch<'_, '_> {
             self.with_word_pairs_toggled(),
             self.with_stop_words_toggled(),
         ];
-        if self.counted[0].1.counts().entries() <= MAX_ENTRIES_FOR_CHARACTERS {
+        if self.counted[0].1.counts().documents() <= MAX_DOCUMENTS_FOR_CHARACTERS {
             others.push(self.with_char_ngrams_toggled());
         }
         self.try_out(
@@ -547,14 +549,23 @@ fn describe_terms(count: &str, features: &Features) -> String {
     let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
     let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
     let mut name = format!("{count} {words}");
-    for (is_in, what) in [
-        (pairs, " and pairs"),
-        (analyzer.char_ngrams.is_some(), " and character n-grams"),
-        (!analyzer.stop_words.is_empty(), " without stop words"),
-    ] {
+    for (is_in, what) in
+        [(pairs, " and pairs"), (!analyzer.stop_words.is_empty(), " without stop words")]
+    {
         name.push_str(if is_in { what } else { "" });
     }
+    if analyzer.char_ngrams.is_some() {
+        name.push_str(" and ");
+        name.push_str(&describe_characters(analyzer));
+    }
     name
+}
+
+/// Describes the character n-grams of an analyzer.
+pub(in crate::learn) fn describe_characters(analyzer: &AnalyzerSpec) -> String {
+    let range = analyzer.char_ngrams.map_or(String::new(), |range| format!(" {range}"));
+    let scope = if analyzer.char_scope == CharScope::Text { " across words" } else { "" };
+    format!("character n-grams{range}{scope}")
 }
 
 /// Returns the code of the language with the most stop words among the corpus's frequent words.

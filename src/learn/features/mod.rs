@@ -11,6 +11,6 @@
 mod greedy;
 mod setup;
 
-pub(super) use greedy::{FeatureSearch, language};
+pub(super) use greedy::{FeatureSearch, describe_characters, language};
 pub use setup::Step;
-pub(super) use setup::{ChosenFeatures, FeatureError, FreeDimensions, TrialSetup};
+pub(super) use setup::{ChosenFeatures, FeatureError, FreeDimensions, Recount, TrialSetup};

@@ -29,6 +29,15 @@ pub(super) struct FoldRows {
     pub(super) queries: Arc<Csr>,
 }
 
+/// How precisely held-out documents are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// Single-label folds are split into parts.
+    Full,
+    /// Folds are not split, which is enough for comparing features.
+    Quick,
+}
+
 /// The properties of a corpus that determine how prototypes are learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CorpusKind {
@@ -72,6 +81,9 @@ const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
 /// Maximum number of entries in all rows from which prototypes are learned concurrently; they take
 /// about 0.5 GiB.
 const MAX_ENTRIES: usize = 1 << 25;
+/// Maximum number of label-document pairs of prototypes that are learned concurrently; their dual
+/// variables take 32 MiB.
+const MAX_CONCURRENT_PAIRS: usize = 1 << 23;
 /// The folds after the first.
 const OTHER_FOLDS: [usize; FOLDS - 1] = [1, 2, 3, 4];
 /// Maximum number of label-term pairs, and of label-document pairs, for learning prototypes.
@@ -123,6 +135,7 @@ impl ScoredFold<'_> {
 pub(super) struct PrototypeLearner<'a> {
     pub(super) labels: &'a TrainingLabels<'a>,
     pub(super) kind: CorpusKind,
+    pub(super) precision: Precision,
     pub(super) threads: &'a Threads,
 }
 
@@ -137,11 +150,14 @@ impl PrototypeLearner<'_> {
         held_out: &LeaveOneOut,
         rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
     ) -> Result<Option<HeldOutPrototypes>, E> {
-        let Self { labels: among, kind, threads } = *self;
+        let Self { labels: among, kind, precision, threads } = *self;
         let multi_label = kind.multi_label;
         let labels = among.sizes.len();
         let pairs = labels.saturating_mul(among.weights.len());
-        let whole = multi_label || kind.is_chronological || pairs > MAX_PAIRS_IN_PARTS;
+        let whole = precision == Precision::Quick
+            || multi_label
+            || kind.is_chronological
+            || pairs > MAX_PAIRS_IN_PARTS;
         let parts = if whole { 1 } else { PARTS };
         let part_of = held_out.parts_of_folds(among, parts);
         let folds = FoldParts { part_of: &part_of, parts };
@@ -159,7 +175,7 @@ impl PrototypeLearner<'_> {
         if labels.saturating_mul(rows.documents.cols()) > MAX_WEIGHTS {
             return Ok(None);
         }
-        let concurrent = MAX_ENTRIES / rows.documents.nnz().max(1);
+        let concurrent = self.max_concurrent(&rows);
         let first = folds.of_fold(0, held_out.rows());
         let of_cost = |&cost: &f32| {
             let margins = self.by_other_folds(&rows, &first, PrototypeLearning { cost, link });
@@ -183,8 +199,11 @@ impl PrototypeLearner<'_> {
         };
         learned.set(&first.all_rows(), &margins.margins);
         let score = |&fold: &usize| {
-            let rows = rows_of(fold)?;
             let of_fold = folds.of_fold(fold, held_out.rows());
+            if of_fold.all_rows().is_empty() {
+                return Ok((Vec::new(), Vec::new()));
+            }
+            let rows = rows_of(fold)?;
             let mut margins = self.by_other_folds(&rows, &of_fold, learning);
             self.by_other_parts(&mut margins, &rows, &of_fold);
             Ok((of_fold.all_rows(), margins.margins))
@@ -306,8 +325,14 @@ impl PrototypeLearner<'_> {
             rows.iter().flat_map(margins).collect()
         };
         let parts: Vec<(usize, &Vec<u32>)> = of_fold.rows.iter().enumerate().collect();
-        let concurrent = MAX_ENTRIES / rows.documents.nnz().max(1);
+        let concurrent = self.max_concurrent(rows);
         margins.margins = threads.map_few(&parts, concurrent, of_part).concat();
+    }
+
+    /// Returns the number of prototype trainings whose data fit in memory at the same time.
+    fn max_concurrent(&self, rows: &FoldRows) -> usize {
+        let pairs = self.labels.sizes.len().saturating_mul(self.labels.weights.len());
+        (MAX_ENTRIES / rows.documents.nnz().max(1)).min(MAX_CONCURRENT_PAIRS / pairs.max(1))
     }
 }
 
@@ -540,7 +565,12 @@ mod tests {
         let rows_of =
             |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
         let kind = CorpusKind { multi_label: false, is_chronological: false };
-        let learner = PrototypeLearner { labels: &among, kind, threads: &threads };
+        let learner = PrototypeLearner {
+            labels: &among,
+            kind,
+            precision: Precision::Full,
+            threads: &threads,
+        };
         let right = |prototypes: &HeldOutPrototypes, is_second_time: bool| {
             let is_right = |&&row: &&u32| {
                 let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::held_out::{ExcludedNeighbors, Exclusion, FOLDS, LeaveOneOut, SearchableRows};
 use super::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
-use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
+use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, Precision, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;
 use crate::rows::dense::{DensePart, Vectors};
@@ -94,13 +94,15 @@ impl<'a> TrainingRows<'a> {
         found: &LeaveOneOut,
         multi_label: bool,
         exclusion: Exclusion<'_>,
+        precision: Precision,
         threads: &Threads,
     ) -> Result<Option<HeldOutPrototypes>, SearchError> {
         if !self.has_prototype_rows() {
             return Ok(None);
         }
         let rows_of = |fold| self.fold_rows(fold, exclusion);
-        self.prototype_learner(multi_label, exclusion, threads).learn(found, rows_of)
+        let learner = self.prototype_learner(multi_label, exclusion, threads);
+        PrototypeLearner { precision, ..learner }.learn(found, rows_of)
     }
 
     /// Scores the documents of `again`, which were held out a second time with their
@@ -126,7 +128,7 @@ impl<'a> TrainingRows<'a> {
     ) -> PrototypeLearner<'b> {
         let is_chronological = exclusion.is_chronological;
         let kind = CorpusKind { multi_label, is_chronological };
-        PrototypeLearner { labels: &self.labels, kind, threads }
+        PrototypeLearner { labels: &self.labels, kind, precision: Precision::Full, threads }
     }
 
     /// Whether there are rows from which prototypes can be learned.

@@ -20,6 +20,9 @@ use crate::text::tfidf::Weighting;
 /// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
 /// texts and seldom help there.
 const MAX_ENTRIES: usize = 300_000;
+/// Maximum product of the number of document-term pairs and the number of labels. The time for
+/// learning prototypes is proportional to it.
+const MAX_PRODUCTS: usize = 1 << 24;
 /// The first n-grams to try: their lengths and scope.
 const FIRST: ([usize; 2], CharScope) = ([2, 4], CharScope::Word);
 /// The n-grams to try if the first ones help. Later ones need more memory.
@@ -47,7 +50,10 @@ impl CharacterSearch<'_> {
         recount: &mut Recount<'_>,
     ) -> Result<ChosenFeatures, TrainError> {
         let Some(analyzer) = chosen.features.analyzer.clone() else { return Ok(chosen) };
-        if chosen.counted.counts().entries() > MAX_ENTRIES || analyzer.char_ngrams.is_some() {
+        let counts = chosen.counted.counts();
+        let products = counts.entries().saturating_mul(counts.label_names.len());
+        let is_slow = counts.entries() > MAX_ENTRIES || products > MAX_PRODUCTS;
+        if is_slow || analyzer.char_ngrams.is_some() {
             return Ok(chosen);
         }
         let ChosenFeatures { features: plain, counted, mut steps } = chosen;

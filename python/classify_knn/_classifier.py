@@ -52,6 +52,7 @@ _NATIVE_PARAMETERS = (
     "tune_sample",
     "near_duplicates",
     "time_order",
+    "cross_validate",
     "target_error",
     "foreign",
     "keep_text",
@@ -131,6 +132,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         estimated from the data.
     time_order : bool, default=None
         Whether the training documents are in chronological order. None: estimated from the data.
+    cross_validate : bool, default=None
+        Whether the training is repeated without each fold of up to 1,000 documents, to estimate
+        the metrics of new documents. None: True. False is faster, for example in a grid search.
     target_error : float, default=None
         With `tune`: abstain if the confidence is low, so that at most this share of labels is
         wrong. Such documents get the label None (single-label) or no labels (multi-label).
@@ -205,6 +209,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         tune_sample: int | None = None,
         near_duplicates: float | bool | None = None,
         time_order: bool | None = None,
+        cross_validate: bool | None = None,
         target_error: float | None = None,
         foreign: float | None = None,
         dense_share: float | None = None,
@@ -245,6 +250,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         self.tune_sample = tune_sample
         self.near_duplicates = near_duplicates
         self.time_order = time_order
+        self.cross_validate = cross_validate
         self.target_error = target_error
         self.foreign = foreign
         self.dense_share = dense_share

@@ -285,7 +285,7 @@ impl<'py> Parameters<'_, 'py> {
                 selection: !is_set("select")?,
             },
             sample: self.positive("tune_sample")?.map_or(default.sample, NonZeroUsize::get),
-            cross_validate: default.cross_validate,
+            cross_validate: self.boolean("cross_validate")?.unwrap_or(default.cross_validate),
             objective,
             k_max: self.positive("k_max")?.unwrap_or(default.k_max),
             near_duplicates,

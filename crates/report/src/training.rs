@@ -33,7 +33,7 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
         Event::Step { step, objective } => describe_step(step, *objective),
         Event::CrossValidation { folds } => format!(
             "tuning: training again without each of {folds} folds, to estimate the metrics of new \
-             documents"
+             documents (--no-cross-validation skips this)"
         ),
         Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
         Event::Novelty(limit) => format!("tuning: {}", novelty_limit(limit)),

@@ -334,6 +334,7 @@ impl TrainingFlags {
         let default = default_flags().tuning;
         let mut tuning = self.tuning.clone();
         tuning.no_tune = default.no_tune;
+        tuning.no_cross_validation = default.no_cross_validation;
         if tuning.tune.is_some() || format!("{tuning:?}") == format!("{default:?}") {
             return Ok(());
         }

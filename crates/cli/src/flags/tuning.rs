@@ -29,6 +29,10 @@ pub(crate) struct TuningFlags {
     /// documents, if there are at least 100 documents
     #[arg(long, conflicts_with = "tune")]
     pub(crate) no_tune: bool,
+    /// Do not cross-validate corpora of up to 1,000 documents. Training is then faster, but the
+    /// expected metrics are missing or too high
+    #[arg(long, conflicts_with = "no_tune")]
+    pub(crate) no_cross_validation: bool,
     /// The number of held-out documents for comparing features
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     tune_sample: usize,
@@ -112,13 +116,15 @@ fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
 impl TuningFlags {
     /// Returns the tuning options, or `None` with `--no-tune`.
     pub(crate) fn options(&self, free: TunableFeatures) -> Option<TuneOptions> {
+        let cross_validate = !self.no_cross_validation;
         let scope = match self.tune {
             None if self.no_tune => return None,
-            None => return Some(TuneOptions::quick()),
+            None => return Some(TuneOptions { cross_validate, ..TuneOptions::quick() }),
             Some(Scope::All) => TuneScope::All,
             Some(Scope::Votes) => TuneScope::Votes,
         };
-        Some(TuneOptions { scope, free, sample: self.tune_sample, ..self.flags.options() })
+        let sample = self.tune_sample;
+        Some(TuneOptions { scope, free, sample, cross_validate, ..self.flags.options() })
     }
 }
 

@@ -92,6 +92,8 @@ fn time_order() {
         let tuned = ok(&[&train[..], &["--time-order", given]].concat());
         assert_eq!(tuned.err.contains(window), is_chronological, "{}", tuned.err);
     }
+    let repeats = |flags: &[&str]| ok(&[&train[..], flags].concat()).err.contains("training again");
+    assert!(repeats(&[]) && !repeats(&["--no-cross-validation"]));
     refused(&mut messages, 2, &[&train[..], &["--time-order", "maybe"]].concat());
     refused(&mut messages, 2, &["train", TRAIN, "-o", text(&model), "--time-order", "yes"]);
     insta::assert_snapshot!(messages);

@@ -67,6 +67,12 @@ impl Preset {
         }
     }
 
+    /// Whether the training documents are known to be in chronological order, and older than the
+    /// test documents.
+    pub const fn is_chronological(self) -> bool {
+        matches!(self, Self::ModApte90 | Self::R52 | Self::R8)
+    }
+
     /// Opens the benchmark's files in `folder`.
     ///
     /// # Errors

@@ -328,7 +328,14 @@ impl Evaluate {
     fn preset_options(&self, threads: &Threads) -> Result<TrainOptions, Failure> {
         // LYRL2004 columns are identifiers: any number is valid.
         let read_options = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
-        self.training.options(&read_options, false)
+        let mut options = self.training.options(&read_options, false)?;
+        if let Some(PresetArgument(preset)) = self.preset
+            && let Some(tuning) = &mut options.tuning
+            && preset.is_chronological()
+        {
+            tuning.time_order = tuning.time_order.or(Some(true));
+        }
+        Ok(options)
     }
 
     /// Returns the model of a preset, trained now if necessary, and its test corpus.

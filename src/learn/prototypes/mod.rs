@@ -288,18 +288,17 @@ impl PrototypeLearner<'_> {
         let queries = rows.queries.view();
         let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
         let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) % FOLDS != of_fold.fold;
-        let (prototypes, start) = if of_fold.rows.len() > 1 {
-            let (prototypes, start) = trainer.learn_with_warm_start(takes);
-            (prototypes, Some(start))
-        } else {
-            (trainer.learn(takes), None)
-        };
+        if of_fold.rows.len() == 1 {
+            let margins = trainer.margins(None, takes, &queries, &of_fold.all_rows());
+            return FoldMargins { margins, learning, start: None };
+        }
+        let (prototypes, start) = trainer.learn_with_warm_start(takes);
         let margins = |&index: &u32| {
             let (terms, weights) = row(&queries, index as usize);
             prototypes.margins(terms, weights)
         };
         let margins = of_fold.rows.iter().flatten().flat_map(margins).collect();
-        FoldMargins { margins, learning, start }
+        FoldMargins { margins, learning, start: Some(start) }
     }
 
     /// Replaces the margins with margins under prototypes that are also learned from the other
@@ -317,12 +316,7 @@ impl PrototypeLearner<'_> {
             }
             let number = of_fold.fold + part * FOLDS;
             let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) != number;
-            let prototypes = trainer.learn_from(start, takes);
-            let margins = |&index: &u32| {
-                let (terms, weights) = row(&queries, index as usize);
-                prototypes.margins(terms, weights)
-            };
-            rows.iter().flat_map(margins).collect()
+            trainer.margins(Some(start), takes, &queries, rows)
         };
         let parts: Vec<(usize, &Vec<u32>)> = of_fold.rows.iter().enumerate().collect();
         let concurrent = self.max_concurrent(rows);

@@ -35,31 +35,45 @@ pub(super) struct Hyperplane {
 /// The dual variables of trained SVMs, from which training can continue with more documents.
 #[derive(Debug)]
 pub(crate) struct WarmStart {
-    rows: usize,
-    /// The variables, by label and then by document; 0 for documents not used in training.
-    alphas: Vec<f32>,
+    /// For each row, the index of its document; `None` if it was not used in training.
+    document_of: Vec<Option<u32>>,
+    /// For each label, the index of its SVM; `None` if it was not trained.
+    svm_of: Vec<Option<u32>>,
+    /// The variables of each document, for each group of [`LANES`] SVMs.
+    alphas: Vec<Vec<Lanes>>,
 }
 
 impl WarmStart {
-    pub(super) fn new(rows: usize, labels: usize) -> Self {
-        Self { rows, alphas: vec![0.0; rows * labels] }
-    }
-
-    /// Sets the variables of some labels for the documents with the given row numbers.
-    pub(super) fn set(&mut self, labels: &[u32], numbers: &[u32], alphas: &[Lanes]) {
-        for (&row, lanes) in numbers.iter().zip(alphas) {
-            for (&label, &alpha) in labels.iter().zip(lanes) {
-                self.alphas[label as usize * self.rows + row as usize] = alpha;
+    /// `svms` and `documents` are the labels and the row numbers in the order of `alphas`.
+    pub(super) fn new(
+        training: &TrainingLabels<'_>,
+        svms: &[u32],
+        documents: &[u32],
+        alphas: Vec<Vec<Lanes>>,
+    ) -> Self {
+        let index_of = |numbers: &[u32], count: usize| {
+            let mut indices = vec![None; count];
+            for (index, &number) in (0..).zip(numbers) {
+                indices[number as usize] = Some(index);
             }
+            indices
+        };
+        Self {
+            document_of: index_of(documents, training.weights.len()),
+            svm_of: index_of(svms, training.sizes.len()),
+            alphas,
         }
     }
 
     /// Returns the variables of some labels for a document.
     fn alphas_of(&self, labels: &[u32], row: u32) -> Lanes {
         let mut lanes = [0.0; LANES];
+        let Some(document) = self.document_of[row as usize] else { return lanes };
         for (lane, &label) in lanes.iter_mut().zip(labels) {
-            let index = label as usize * self.rows + row as usize;
-            *lane = self.alphas.get(index).copied().unwrap_or_default();
+            if let Some(svm) = self.svm_of[label as usize] {
+                let svm = svm as usize;
+                *lane = self.alphas[svm / LANES][document as usize][svm % LANES];
+            }
         }
         lanes
     }

@@ -23,36 +23,73 @@ impl PrototypeTrainer<'_> {
     /// Learns from the labeled rows for which `is_selected` returns true.
     pub(crate) fn learn(&self, is_selected: impl Fn(u32) -> bool) -> Prototypes {
         let documents = self.documents(is_selected);
-        let svms = self.train(&documents, None, false);
+        let svms = self.train(&documents, false);
         self.prototypes(svms.hyperplanes)
     }
 
     /// Like [`learn`](Self::learn), but also returns a warm start for
-    /// [`learn_from`](Self::learn_from).
+    /// [`margins`](Self::margins).
     pub(crate) fn learn_with_warm_start(
         &self,
         is_selected: impl Fn(u32) -> bool,
     ) -> (Prototypes, WarmStart) {
         let documents = self.documents(is_selected);
-        let svms = self.train(&documents, None, true);
-        let mut start = WarmStart::new(self.rows.rows(), self.labels.sizes.len());
-        for (labels, alphas) in svms.labels.chunks(LANES).zip(&svms.alphas) {
-            start.set(labels, &documents.numbers, alphas);
-        }
+        let svms = self.train(&documents, true);
+        let start = WarmStart::new(self.labels, &svms.labels, &documents.numbers, svms.alphas);
         (self.prototypes(svms.hyperplanes), start)
     }
 
-    /// Learns from a warm start, which takes fewer epochs. The warm start must have been learned
-    /// with the same cost from a subset of these documents. The result is as close to the optimum
-    /// as without a warm start, but not identical.
-    pub(crate) fn learn_from(
+    /// Learns from the labeled rows for which `is_selected` returns true, and returns the margins of
+    /// all labels for some rows of `queries`, row by row; infinity for a label without a prototype.
+    /// The margins are those of [`Prototypes::margins`], but only the hyperplanes of a few labels are
+    /// in memory at a time.
+    ///
+    /// A warm start takes fewer epochs. It must have been learned with the same cost from a subset of
+    /// these documents. The result is then as close to the optimum, but not identical.
+    pub(crate) fn margins(
         &self,
-        start: &WarmStart,
+        start: Option<&WarmStart>,
         is_selected: impl Fn(u32) -> bool,
-    ) -> Prototypes {
+        queries: &CsrView<'_>,
+        rows: &[u32],
+    ) -> Vec<f32> {
         let documents = self.documents(is_selected);
-        let svms = self.train(&documents, Some(start), false);
-        self.prototypes(svms.hyperplanes)
+        let labels = self.separable_labels(&documents);
+        let of_labels = |labels: &[u32]| {
+            let svms = LinearSvms::new(&documents, self.labels, labels, self.learning.cost);
+            let (hyperplanes, _) = svms.train(start);
+            let mut constants = [0.0; LANES];
+            let mut weights = vec![[0.0; LANES]; queries.cols()];
+            for (lane, plane) in hyperplanes.iter().enumerate() {
+                constants[lane] = plane.constant;
+                for &(term, weight) in &plane.weights {
+                    weights[term as usize][lane] = weight;
+                }
+            }
+            let margins = |&index: &u32| {
+                let mut margins: Lanes = constants;
+                let (terms, values) = row(queries, index as usize);
+                for (&term, &value) in terms.iter().zip(values) {
+                    for (margin, weight) in margins.iter_mut().zip(&weights[term as usize]) {
+                        *margin += value * weight;
+                    }
+                }
+                margins
+            };
+            rows.iter().map(margins).collect::<Vec<Lanes>>()
+        };
+        let blocks: Vec<Vec<Lanes>> =
+            self.threads.run(|| labels.par_chunks(LANES).map(of_labels).collect());
+        let count = self.labels.sizes.len();
+        let mut margins = vec![f32::INFINITY; rows.len() * count];
+        for (labels, block) in labels.chunks(LANES).zip(blocks) {
+            for (margins, lanes) in margins.chunks_mut(count).zip(block) {
+                for (&label, margin) in labels.iter().zip(lanes) {
+                    margins[label as usize] = margin;
+                }
+            }
+        }
+        margins
     }
 
     /// Selects the documents to learn from, in an order that depends only on their content. This
@@ -78,14 +115,8 @@ impl PrototypeTrainer<'_> {
         SvmDocuments::new(rows, numbers)
     }
 
-    /// Trains a linear SVM for each label that some of the documents have and others lack. The dual
-    /// variables may need much memory, so they are returned only if `keep_alphas` is true.
-    fn train(
-        &self,
-        documents: &SvmDocuments,
-        start: Option<&WarmStart>,
-        keep_alphas: bool,
-    ) -> TrainedSvms {
+    /// Returns the labels that some of the documents have and others lack.
+    fn separable_labels(&self, documents: &SvmDocuments) -> Vec<u32> {
         let mut sizes = vec![0usize; self.labels.sizes.len()];
         for &label in documents.numbers.iter().flat_map(|&row| self.labels.labels(row)) {
             sizes[label as usize] += 1;
@@ -93,18 +124,24 @@ impl PrototypeTrainer<'_> {
         // If all documents or none have a label, there is nothing to separate.
         let total = documents.numbers.len();
         let has_both_sides = |&(_, &count): &(u32, &usize)| 0 < count && count < total;
-        let labels: Vec<u32> =
-            (0u32..).zip(&sizes).filter(has_both_sides).map(|(label, _)| label).collect();
+        (0u32..).zip(&sizes).filter(has_both_sides).map(|(label, _)| label).collect()
+    }
+
+    /// Trains a linear SVM for each separable label. The dual variables may need much memory, so
+    /// they are returned only if `keep_alphas` is true.
+    fn train(&self, documents: &SvmDocuments, keep_alphas: bool) -> TrainedSvms {
+        let labels = self.separable_labels(documents);
         let cost = self.learning.cost;
         let found: Vec<(Vec<Hyperplane>, Vec<Lanes>)> = self.threads.run(|| {
             let train = |labels: &[u32]| {
                 let svms = LinearSvms::new(documents, self.labels, labels, cost);
-                let (hyperplanes, alphas) = svms.train(start);
+                let (hyperplanes, alphas) = svms.train(None);
                 (hyperplanes, if keep_alphas { alphas } else { Vec::new() })
             };
             labels.par_chunks(LANES).map(train).collect()
         });
-        let mut hyperplanes: Vec<Option<Hyperplane>> = sizes.iter().map(|_| None).collect();
+        let mut hyperplanes: Vec<Option<Hyperplane>> =
+            self.labels.sizes.iter().map(|_| None).collect();
         let mut alphas = Vec::with_capacity(found.len());
         for (labels, (planes, of_documents)) in labels.chunks(LANES).zip(found) {
             for (&label, plane) in labels.iter().zip(planes) {
@@ -217,6 +254,41 @@ mod tests {
             threads: &threads,
         }
         .learn(|_| true)
+    }
+
+    /// Margins without prototypes are those of prototypes, to the bit.
+    #[test]
+    fn margins_equal_those_of_prototypes() {
+        let (rows, labels) = generated(&(0..30).collect::<Vec<_>>());
+        let indptr: Vec<u64> = (0..=30).collect();
+        // Nobody has the last label, so it has no prototype.
+        let training = TrainingLabels {
+            indptr: &indptr,
+            indices: &labels,
+            weights: &[1.0; 30],
+            sizes: &[10, 10, 10, 0],
+        };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let view = rows.view();
+        let trainer = PrototypeTrainer {
+            rows: &view,
+            labels: &training,
+            learning: SINGLE_LABEL,
+            threads: &threads,
+        };
+        let takes = |row: u32| row % 3 > 0;
+        let prototypes = trainer.learn(takes);
+        let held_out = [0, 3, 27];
+        let expected: Vec<u32> = held_out
+            .iter()
+            .flat_map(|&index| {
+                let (terms, weights) = row(&view, index as usize);
+                prototypes.margins(terms, weights)
+            })
+            .map(f32::to_bits)
+            .collect();
+        let margins = trainer.margins(None, takes, &view, &held_out);
+        assert_eq!(margins.into_iter().map(f32::to_bits).collect::<Vec<_>>(), expected);
     }
 
     /// Computes the objective of a label's SVM and its gradient, in f64.

@@ -276,7 +276,7 @@ mod tests {
             learning: SINGLE_LABEL,
             threads: &threads,
         };
-        let takes = |row: u32| row % 3 > 0;
+        let takes = |row: u32| !row.is_multiple_of(3);
         let prototypes = trainer.learn(takes);
         let held_out = [0, 3, 27];
         let expected: Vec<u32> = held_out

@@ -38,7 +38,7 @@ pub(crate) fn report_shift(shift: Option<Shift>, verbosity: Verbosity) -> Option
     let [share, training_share] = [share, training_share].map(|share| share * 100.0);
     let note = format!(
         "these {documents} documents differ from the training documents: {share:.0} % of them, \
-         but {training_share:.0} % of the training documents have {limit}; expected metrics, \
+         but {training_share:.0} % of the training documents, have {limit}; expected metrics, \
          probabilities and limits for abstaining may not hold for them; `classify check TRAINING \
          --against THESE` shows the differences"
     );

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use super::features::{ChosenFeatures, Recount, TrialSetup, describe_characters};
+use super::features::{
+    ChosenFeatures, FreeDimensions, MAX_ENTRIES_FOR_CHARACTERS, Recount, TrialSetup,
+    describe_characters,
+};
 use super::prototypes::{Precision, PrototypeTrials};
 use super::run::Run;
 use super::training_rows::{
@@ -17,9 +20,6 @@ use super::{Event, Step, TrainError};
 use crate::text::analyze::{AnalyzerSpec, CharScope, NgramRange};
 use crate::text::tfidf::Weighting;
 
-/// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
-/// texts and seldom help there.
-const MAX_ENTRIES: usize = 300_000;
 /// Maximum product of the number of document-term pairs and the number of labels. The time for
 /// learning prototypes is proportional to it.
 const MAX_PRODUCTS: usize = 1 << 24;
@@ -38,6 +38,8 @@ pub(super) struct CharacterSearch<'a> {
     pub(super) run: &'a Run<'a>,
     /// The setup of the search for features.
     pub(super) setup: TrialSetup<'a>,
+    /// The dimensions of the features that may be changed.
+    pub(super) free: FreeDimensions,
 }
 
 impl CharacterSearch<'_> {
@@ -52,11 +54,11 @@ impl CharacterSearch<'_> {
         let Some(analyzer) = chosen.features.analyzer.clone() else { return Ok(chosen) };
         let counts = chosen.counted.counts();
         let products = counts.entries().saturating_mul(counts.label_names.len());
-        let is_slow = counts.entries() > MAX_ENTRIES || products > MAX_PRODUCTS;
+        let is_slow = counts.entries() > MAX_ENTRIES_FOR_CHARACTERS || products > MAX_PRODUCTS;
         if is_slow || analyzer.char_ngrams.is_some() {
             return Ok(chosen);
         }
-        let ChosenFeatures { features: plain, counted, mut steps } = chosen;
+        let ChosenFeatures { features: mut plain, counted, mut steps } = chosen;
         let objective = self.setup.grid.objective;
         let held_out = self.held_out(&counted);
         let mut record = |change: String, trial: Trial, kept: bool| {
@@ -65,21 +67,32 @@ impl CharacterSearch<'_> {
             steps.push(step);
         };
         let start = self.trial(&plain, &counted, &held_out)?;
-        record("with prototypes".to_owned(), start, true);
+        let has_cosines = plain.weighting.is_cosine() && plain.weighting.is_symmetric();
+        record((if has_cosines { "with prototypes" } else { "as chosen" }).to_owned(), start, true);
         let value = |trial: &Trial| objective.of(trial.metrics);
         let share = value(&start);
         let error = libm::sqrt(share * (1.0 - share) / held_out.len().max(1) as f64);
         let min_gain = error / 2.0;
         let mut best_value = share;
-        let mut best = (plain.clone(), counted);
-        // Prototypes need cosines. The search for features may have preferred BM25 without them.
-        let has_cosines = plain.weighting.is_cosine() && plain.weighting.is_symmetric();
-        let weighting = if has_cosines {
-            plain.weighting
-        } else {
+        let mut features = plain.clone();
+        if !has_cosines {
+            // The search for features preferred BM25, which excludes prototypes.
+            if !self.free.weighting {
+                return Ok(ChosenFeatures { features, counted, steps });
+            }
             let cosine = Weighting::default();
-            cosine.with_chi2_power(plain.weighting.chi2_power()).unwrap_or(cosine)
-        };
+            let chi2_power = plain.weighting.chi2_power();
+            let weighting = cosine.with_chi2_power(chi2_power).unwrap_or(cosine);
+            plain = Features { weighting, term_steps: 0, ..plain };
+            let trial = self.trial(&plain, &counted, &held_out)?;
+            let kept = value(&trial) > best_value + min_gain;
+            record(format!("with prototypes and weighting {weighting}"), trial, kept);
+            if kept {
+                best_value = value(&trial);
+                features = plain.clone();
+            }
+        }
+        let mut best = (features, counted);
         for ([min, max], char_scope) in std::iter::once(FIRST).chain(OTHERS) {
             let char_ngrams = NgramRange::new(min, max);
             let analyzer = AnalyzerSpec { char_ngrams, char_scope, ..analyzer.clone() };
@@ -89,8 +102,8 @@ impl CharacterSearch<'_> {
             let counted = CountedDocuments::with_folds(counts, Arc::clone(best.1.folds()));
             // The number of selected terms was chosen for words. Learned term weights take long and
             // are tried later.
-            let features =
-                Features { analyzer, weighting, selection: None, term_steps: 0, ..plain.clone() };
+            let selection = plain.selection.filter(|_| !self.free.selection);
+            let features = Features { analyzer, selection, term_steps: 0, ..plain.clone() };
             let trial = self.trial(&features, &counted, &held_out)?;
             let kept = value(&trial) > best_value + min_gain;
             record(change, trial, kept);

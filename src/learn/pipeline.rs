@@ -117,7 +117,7 @@ impl Pipeline<'_> {
         let scores = again.as_ref().unwrap_or(&held_out);
         let calibration = probabilities::learn(scores, labels, self.unknown_share)
             .learned_from(rows.len() as u64);
-        let profile = self.profile(scores);
+        let profile = self.profile(scores, rows.len(), by_batch);
         let decisions = held_out.decisions_by_fold();
         let expected = |scores: &HeldOutScores<'_>| {
             scores.expected(&decisions, &labels, self.tuning.objective, threads)
@@ -175,16 +175,25 @@ impl Pipeline<'_> {
         Ok((learned, report))
     }
 
-    /// Returns the distributions of the properties of held-out documents, if they are known.
-    fn profile(&self, scores: &HeldOutScores<'_>) -> Option<TrainingProfile> {
-        let lengths = self.lengths?;
+    /// Returns the distributions of the properties of `count` held-out documents, if they are
+    /// known.
+    fn profile(
+        &self,
+        scores: &HeldOutScores<'_>,
+        count: usize,
+        by_batch: bool,
+    ) -> Option<TrainingProfile> {
+        // For a batch, documents were not held out again with their near-duplicates.
+        let has_near_duplicates = self.excluded.near.documents() > 0;
+        let lengths = self.lengths.filter(|_| !(by_batch && has_near_duplicates))?;
         #[expect(clippy::cast_possible_truncation, reason = "a share")]
         let values = |document: &HeldOutDocument<'_>| {
             let row = document.row;
             let unknown_share = (self.unknown_share)(row) as f32;
             [document.voters.best_similarity(), unknown_share, lengths[row as usize]]
         };
-        TrainingProfile::of(&scores.last_round().values().map(values).collect::<Vec<_>>())
+        let values: Vec<_> = scores.last_round().values().map(values).collect();
+        Some(TrainingProfile { documents: count as u64, ..TrainingProfile::of(&values)? })
     }
 
     /// Finds the leave-one-out neighbors of `rows` and reports the progress.

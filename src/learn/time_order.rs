@@ -38,7 +38,10 @@ pub(super) fn find_exclusions(
     let rows = rows.filter(|_| window > 0 && tuning.time_order.is_none());
     let comparison = rows.map(|rows| {
         let excluded = &excluded;
-        OrderedCorpus { rows, labels, multi_label, excluded, tuning, threads }.compare()
+        let held_out_count = labels.weights.len() - run.never_held_out;
+        let corpus =
+            OrderedCorpus { rows, labels, held_out_count, multi_label, excluded, tuning, threads };
+        corpus.compare()
     });
     let comparison = comparison.transpose()?;
     if comparison.is_some_and(|comparison| !prefers_window(&comparison)) {
@@ -68,6 +71,8 @@ fn prefers_window(comparison: &OrderComparison) -> bool {
 struct OrderedCorpus<'a> {
     rows: SearchableRows<'a>,
     labels: TrainingLabels<'a>,
+    /// The number of documents that can be held out. The documents after them are always neighbors.
+    held_out_count: usize,
     multi_label: bool,
     excluded: &'a ExcludedNeighbors,
     tuning: &'a TuneOptions,
@@ -79,12 +84,14 @@ impl OrderedCorpus<'_> {
     /// both on the latest documents.
     fn compare(&self) -> Result<OrderComparison, SearchError> {
         let TuneOptions { scope, sample, k_max, objective, .. } = *self.tuning;
-        let count = u32::try_from(self.labels.weights.len()).unwrap_or(u32::MAX);
+        let [all, count] = [self.labels.weights.len(), self.held_out_count]
+            .map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let first_latest = count - count / LATEST;
-        let earlier = RowSet::from_fn(count, |row| row < first_latest);
+        let earlier = RowSet::from_fn(all, |row| row < first_latest || row >= count);
         let is_quick = scope == TuneScope::Quick;
         let max_documents = if is_quick { sample.min(MAX_DOCUMENTS) } else { MAX_DOCUMENTS };
         let mut held_out = draw_sample(&self.excluded.hashes, max_documents);
+        held_out.truncate(held_out.partition_point(|&row| row < count));
         let latest = held_out.split_off(held_out.partition_point(|&row| row < first_latest));
         let only = Some(&earlier);
         let grid = Grid::coarse(k_max, self.multi_label, objective);

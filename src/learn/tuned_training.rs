@@ -174,7 +174,7 @@ fn prepare(
         };
         let chosen = search.run(start, counts, free)?;
         if free.analyzer && options.dense.is_none() {
-            CharacterSearch { run, setup }.run(chosen, &mut recount)?
+            CharacterSearch { run, setup, free }.run(chosen, &mut recount)?
         } else {
             chosen
         }

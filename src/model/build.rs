@@ -189,8 +189,7 @@ impl Model {
         let weighed = self.settings.updates.map(|updates| updates.weighed);
         self.settings.updates = weighed.map(|weighed| Updates { weighed, ..Updates::default() });
         self.arrays.calibration = Some(learned.calibration);
-        // If the documents' properties are not known, those from training still apply.
-        self.arrays.profile = learned.profile.or(self.arrays.profile);
+        self.arrays.profile = learned.profile;
         self.arrays.novelty_score = novelty_score;
         self.arrays.learned_votes = learned.votes;
         self.with_prototypes(learned.prototypes, threads)

@@ -16,7 +16,7 @@ use crate::rows::matrix::Array;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {
-    /// The similarity to the nearest training document, from 0 to 1.
+    /// The similarity to the nearest training document: a cosine, or a BM25 score.
     Similarity,
     /// The share of the document's terms that the model does not know, from 0 to 1.
     UnknownTerms,
@@ -65,7 +65,7 @@ impl TrainingProfile {
                 documents.iter().map(|values| values[property]).collect();
             of_documents.sort_by(f32::total_cmp);
             let count_up_to = |value: f32| of_documents.partition_point(|&other| other <= value);
-            let points = quantiles(of_documents.clone(), POINTS);
+            let points = with_points_below(&quantiles(of_documents.clone(), POINTS));
             let share = |&value: &f32| count_up_to(value) as f32 / of_documents.len() as f32;
             shares.extend(points.iter().map(share));
             values.extend(points);
@@ -98,6 +98,18 @@ impl TrainingProfile {
             Err("a value of the profile of the training documents is not finite or out of order")
         }
     }
+}
+
+/// Replaces the first of several equal points, and the lowest point, by the next lower number.
+/// Otherwise, documents below a value that many training documents have would not be noticed.
+fn with_points_below(points: &[f32]) -> Vec<f32> {
+    let is_first = |index: usize| index == 0 || points[index - 1] < points[index];
+    let is_repeated = |index: usize| points.get(index + 1) == Some(&points[index]);
+    let below = |(index, &point): (usize, &f32)| {
+        let is_replaced = index == 0 || (is_first(index) && is_repeated(index));
+        if is_replaced { point.next_down() } else { point }
+    };
+    points.iter().enumerate().map(below).collect()
 }
 
 /// A difference between the classified documents and the training documents.
@@ -168,7 +180,7 @@ impl<'a> ShiftMonitor<'a> {
                 Some(*sum)
             })
             .collect();
-        let documents = *up_to.last()?;
+        let documents = up_to.last().copied().filter(|&documents| documents > 0)?;
         let (points, shares) = self.profile.points(property);
         let at_point = |((&value, &training), &count): ((&f32, &f32), &u64)| {
             let share = count as f64 / documents.max(1) as f64;
@@ -243,6 +255,11 @@ mod tests {
         assert_eq!((shift.property, shift.documents), (Property::Similarity, 200));
         assert!((shift.distance() - 0.4).abs() < 0.05, "{shift:?}");
         assert!((shift.value - 0.6).abs() < 0.05 && shift.share > 0.95, "{shift:?}");
+        // All training documents have the same length, and the others are shorter.
+        let [long, short] = [10.0, 5.0].map(|length| vec![[0.5, 0.0, length]; 100]);
+        assert_eq!(shift_of(&long, &short).expect("they differ").property, Property::Length);
+        assert_eq!(shift_of(&long, &long), None);
+        assert_eq!(shift_of(&training, &[]), None);
         // A few documents prove nothing.
         assert_eq!(shift_of(&training, &documents(5, 0.6, 1)), None);
         // Values that no training document has.

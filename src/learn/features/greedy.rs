@@ -61,6 +61,9 @@ const MIN_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 const MAX_CONTESTANTS: usize = 16;
 /// Minimum size of the first fold. If it is smaller, every change is tried on the whole sample.
 const MIN_FIRST_FOLD: usize = 400;
+/// Maximum number of document-term pairs for trying character n-grams. They are slow on longer
+/// texts and seldom help there.
+pub(in crate::learn) const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 /// Maximum number of documents for trying character n-grams together with other features. With few
 /// documents, they help neighbors, too. With more, they are tried later.
 const MAX_DOCUMENTS_FOR_CHARACTERS: usize = 1_000;
@@ -436,7 +439,10 @@ impl GreedySearch<'_, '_> {
             self.with_word_pairs_toggled(),
             self.with_stop_words_toggled(),
         ];
-        if self.counted[0].1.counts().documents() <= MAX_DOCUMENTS_FOR_CHARACTERS {
+        let counts = self.counted[0].1.counts();
+        if counts.documents() <= MAX_DOCUMENTS_FOR_CHARACTERS
+            && counts.entries() <= MAX_ENTRIES_FOR_CHARACTERS
+        {
             others.push(self.with_char_ngrams_toggled());
         }
         self.try_out(

@@ -11,6 +11,6 @@
 mod greedy;
 mod setup;
 
-pub(super) use greedy::{FeatureSearch, describe_characters, language};
+pub(super) use greedy::{FeatureSearch, MAX_ENTRIES_FOR_CHARACTERS, describe_characters, language};
 pub use setup::Step;
 pub(super) use setup::{ChosenFeatures, FeatureError, FreeDimensions, Recount, TrialSetup};

@@ -41,11 +41,11 @@ impl PrototypeTrainer<'_> {
 
     /// Learns from the labeled rows for which `is_selected` returns true, and returns the margins of
     /// all labels for some rows of `queries`, row by row; infinity for a label without a prototype.
-    /// The margins are those of [`Prototypes::margins`], but only the hyperplanes of a few labels are
-    /// in memory at a time.
+    /// The margins are those of [`Prototypes::margins`], but only the hyperplanes of a few labels
+    /// are in memory at a time.
     ///
-    /// A warm start takes fewer epochs. It must have been learned with the same cost from a subset of
-    /// these documents. The result is then as close to the optimum, but not identical.
+    /// A warm start takes fewer epochs. It must have been learned with the same cost from a subset
+    /// of these documents. The result is then as close to the optimum, but not identical.
     pub(crate) fn margins(
         &self,
         start: Option<&WarmStart>,

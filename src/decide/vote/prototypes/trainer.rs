@@ -39,8 +39,9 @@ impl PrototypeTrainer<'_> {
         (self.prototypes(svms.hyperplanes), start)
     }
 
-    /// Learns from the labeled rows for which `is_selected` returns true, and returns the margins of
-    /// all labels for some rows of `queries`, row by row; infinity for a label without a prototype.
+    /// Learns from the labeled rows for which `is_selected` returns true, and returns the margins
+    /// of all labels for some rows of `queries`, row by row; infinity for a label without a
+    /// prototype.
     /// The margins are those of [`Prototypes::margins`], but only the hyperplanes of a few labels
     /// are in memory at a time.
     ///

@@ -17,7 +17,7 @@ use crate::decide::vote::TrainingLabels;
 use crate::search::{RowSet, SearchError};
 use crate::threads::Threads;
 
-/// The latest documents are one in this many.
+/// The latest part of the corpus is one in this many documents.
 const LATEST: u32 = 5;
 /// Maximum number of documents from which settings are chosen, or on which they are compared.
 const MAX_DOCUMENTS: usize = 4_000;

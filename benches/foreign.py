@@ -15,6 +15,7 @@ The script prints means over the splits:
 
 * the share of known documents that are refused;
 * the share of foreign documents that are refused, as expected by tuning and as measured;
+* the same share for a threshold on the confidence of the model, if it refuses as many known documents;
 * the same share for logistic regression;
 * the same share for logistic regression if it refuses as many known documents as classify.
 """
@@ -44,7 +45,8 @@ def ours(room, train, test):
     result = json.load(open(f"{room}/r.json"))
     answers = result["per_document"]
     refused = np.array([not answer["predicted"] for answer in answers])
-    return refused, result["foreign"]["foreign_refused"]
+    confidence = np.array([answer.get("confidence") or 0.0 for answer in answers])
+    return refused, result["foreign"]["foreign_refused"], confidence
 
 
 def rival(train, test, known):
@@ -62,7 +64,7 @@ def main():
     parser.add_argument("--most", type=int, default=8_000, help="maximum number of training documents of a split")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
-    heads = ["known refused", "expected", "foreign refused", "logistic at 10 %", "at as many"]
+    heads = ["known refused", "expected", "foreign refused", "by confidence", "logistic at 10 %", "at as many"]
     print(f"{'corpus':12}" + "".join(f"{head:>18}" for head in heads), flush=True)
     for name, get, _ in linear.corpora(options.corpora):
         if name not in options.only.split(","):
@@ -81,11 +83,11 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 room = pathlib.Path(folder)
                 files = written(room / "train.jsonl", train), written(room / "test.jsonl", mine)
-                refused, expected = ours(room, *files)
+                refused, expected, confidence = ours(room, *files)
             highest = rival(train, mine, known)
-            at = lambda share: (highest[~known] < np.quantile(highest[known], share)).mean()
+            at = lambda values, share: (values[~known] < np.quantile(values[known], share)).mean()
             mistaken = refused[known].mean()
-            rows.append([mistaken, expected, refused[~known].mean(), at(0.1), at(mistaken)])
+            rows.append([mistaken, expected, refused[~known].mean(), at(confidence, mistaken), at(highest, 0.1), at(highest, mistaken)])
         print(f"{name:12}" + "".join(f"{value:18.3f}" for value in np.mean(rows, axis=0)), flush=True)
 
 

@@ -51,14 +51,14 @@ impl<'a> Predictor<'a> {
     ) -> Self {
         let model = &classifier.model;
         let settings = model.settings();
-        // The novelty limit applies only to the neighbors with which it was learned.
         let has_same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
         // The calibration applies only to the neighbors and the vote with which it was learned.
         let has_same_votes = options.vote == settings.vote && has_same_neighbors;
         // Without terms, a projected vector is zero.
         let is_projected = model.dense().is_some_and(|dense| dense.projection().is_some());
-        let novelty = options.novelty.filter(|_| has_same_neighbors);
+        // The novelty score uses probabilities.
+        let novelty = options.novelty.filter(|_| has_same_votes);
         let mut predictor = Self {
             factors: model.training_labels().factors(options.vote),
             calibration: model.calibration().filter(|_| has_same_votes),
@@ -141,7 +141,12 @@ impl<'a> Predictor<'a> {
             }
             () if voters.is_empty() => Some(Reason::NoNeighbor),
             () if scores.is_empty() => Some(Reason::NoLabel),
-            () if self.is_out_of_distribution(document, scores[0].label, voters, unknown) => {
+            () if self.is_out_of_distribution(
+                document,
+                scores[0].label,
+                &prediction.probabilities,
+            ) =>
+            {
                 labels.clear();
                 Some(Reason::OutOfDistribution)
             }
@@ -203,14 +208,8 @@ impl<'a> Predictor<'a> {
     }
 
     /// Whether a document seems to have none of the model's labels. `best` is the label with the
-    /// highest score.
-    fn is_out_of_distribution(
-        &self,
-        document: usize,
-        best: u32,
-        voters: Voters<'_>,
-        unknown: f64,
-    ) -> bool {
+    /// highest score, and `probabilities` are those of the labels by decreasing score.
+    fn is_out_of_distribution(&self, document: usize, best: u32, probabilities: &[f64]) -> bool {
         let model = &self.classifier.model;
         self.max_novelty_score.zip(model.novelty_score()).is_some_and(|(limit, novelty_score)| {
             let prototypes = model.prototypes().filter(|_| novelty_score.needs_margins());
@@ -219,15 +218,16 @@ impl<'a> Predictor<'a> {
                 // look novel.
                 return false;
             }
-            let margins = prototypes.and_then(|prototypes| {
+            let margin = prototypes.and_then(|prototypes| {
                 let rows = self.vectors.rows.view();
                 let (terms, weights) = row(&rows, document);
-                prototypes.top_margins(terms, weights)
+                prototypes.highest_margin(terms, weights)
             });
             let evidence = NoveltyEvidence {
-                voters,
-                unknown_share: unknown,
-                margins,
+                voters: self.voters(document),
+                unknown_share: self.vectors.terms[document].unknown_share(),
+                probability: probabilities.first().copied().unwrap_or(0.0),
+                margin,
                 row: None,
                 candidates: None,
             };

@@ -40,7 +40,7 @@ pub use learned::{LabelWeight, LearnedVotes};
 pub(crate) use learned::{sums_to_scores, vote_shares};
 pub use prototypes::Prototypes;
 pub(crate) use prototypes::{
-    PrototypeLearning, PrototypeTrainer, TopMargins, WarmStart, margins_to_scores, mix_scores,
+    PrototypeLearning, PrototypeTrainer, WarmStart, highest_margin, margins_to_scores, mix_scores,
 };
 pub use rule::{Vote, VoteWeight};
 pub use score::vote;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::held_out::FOLDS;
 use super::held_out_scores::{HeldOutDocument, HeldOutScores};
-use super::probabilities::learn_without;
+use super::probabilities;
 use crate::decide::calibrate::{Answer, ConfidenceLimit, Votes, confidence};
 use crate::decide::decision::{Decision, decide};
 use crate::decide::vote::TrainingLabels;
@@ -31,8 +31,8 @@ pub(super) fn learn(
     let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
     // The answers by document: held out without its near-duplicates, and with them.
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
-    for (fold, decision) in decisions.iter().enumerate() {
-        let calibration = learn_without(&documents, among, unknown, Some(fold));
+    let calibrations = probabilities::by_fold(&documents, among, unknown);
+    for (fold, (decision, calibration)) in decisions.iter().zip(&calibrations).enumerate() {
         for HeldOutDocument { row, is_second_time, cluster, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {

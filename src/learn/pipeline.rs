@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 
 use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutDocument, HeldOutScores};
-use super::novelty::{DocumentEvidence, NoveltySearch};
+use super::novelty::{
+    DocumentEvidence, KnownDocument, NoveltyOptions, NoveltySearch, NoveltyVoting,
+};
 use super::options::{TuneOptions, TuneScope};
 use super::prototypes::{HeldOutPrototypes, Precision, PrototypeTrials};
 use super::run::Run;
@@ -15,7 +17,7 @@ use super::votes::{
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
-use crate::decide::calibrate::{NoveltyLimit, NoveltyScore, TrainingProfile};
+use crate::decide::calibrate::{NoveltyLimit, NoveltyScore, TrainingProfile, Votes};
 use crate::decide::decision::Rule;
 use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::Vote;
@@ -131,15 +133,21 @@ impl Pipeline<'_> {
         if let Some(limit) = &limit {
             self.run.report(Event::Abstention(limit));
         }
-        let prototypes = voting.prototypes.as_ref().filter(|_| uses_prototypes);
-        let novelty = self.learn_novelty(&found, k, prototypes)?;
-        if let Some((limit, _)) = &novelty {
-            self.run.report(Event::Novelty(limit));
-        }
         let best = voting.tuned.best;
         let votes = voting
             .learning
             .and_then(|learning| votes::learn(&found, labels, &best, learning, threads));
+        let prototypes = voting.prototypes.as_ref().filter(|_| uses_prototypes);
+        let voting_of_novel = NoveltyVoting {
+            vote: best.vote,
+            learned: votes.as_ref(),
+            calibration: &calibration,
+            labels,
+        };
+        let novelty = self.learn_novelty(&found, &held_out, voting.chosen(), voting_of_novel)?;
+        if let Some((limit, _)) = &novelty {
+            self.run.report(Event::Novelty(limit));
+        }
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             scope: self.tuning.scope,
@@ -329,14 +337,19 @@ impl Pipeline<'_> {
     }
 
     /// Learns the limit of the novelty score above which documents are rejected, if the options
-    /// request it.
+    /// request it. `found` are the neighbors of the documents of `held_out`.
     fn learn_novelty(
         &self,
         found: &LeaveOneOut,
-        k: NonZeroUsize,
-        prototypes: Option<&HeldOutPrototypes>,
+        held_out: &HeldOutScores<'_>,
+        chosen: ChosenVote<'_>,
+        voting: NoveltyVoting<'_>,
     ) -> Result<Option<(NoveltyLimit, NoveltyScore)>, TrainError> {
         let Some(target) = self.run.options.novelty else { return Ok(None) };
+        let threads = self.threads();
+        let labels = voting.labels;
+        let k = NonZeroUsize::new(chosen.trial.k).unwrap_or(NonZeroUsize::MIN);
+        let prototypes = chosen.prototypes.filter(|_| voting.vote.prototypes > 0.0);
         // New documents have no neighbors from their own time window.
         let exclusion = self.excluded.exclusion();
         let search = NoveltySearch {
@@ -345,16 +358,31 @@ impl Pipeline<'_> {
             dense_share: found.dense_share,
             unknown_share: self.unknown_share,
             prototypes: prototypes.map(HeldOutPrototypes::learning),
+            voting,
         };
-        let novel = self.rows.without_labels(&search, self.threads())?;
+        let novel = self.rows.without_labels(&search, threads)?;
         let longest = k.saturating_add(1);
         let as_new = (self.excluded.window > 0)
             .then(|| self.hold_out(found.rows(), longest, exclusion, found.dense_share))
             .transpose()?;
-        let margins = |row| prototypes.and_then(|found| found.highest(row));
-        let evidence = DocumentEvidence { unknown_share: self.unknown_share, margins: &margins, k };
-        let known = as_new.as_ref().unwrap_or(found);
-        let learned = novelty::learn(known, &novel, &self.rows.labels, target, &evidence);
+        let found = as_new.as_ref().unwrap_or(found);
+        let scored_as_new =
+            as_new.as_ref().map(|found| HeldOutScores::new(found, labels, chosen, threads));
+        let documents: Vec<_> = scored_as_new.as_ref().unwrap_or(held_out).documents().collect();
+        let calibrations = probabilities::by_fold(&documents, labels, self.unknown_share);
+        let known = documents.iter().map(|document| {
+            let &HeldOutDocument { row, fold, voters, ref scores, .. } = document;
+            let unknown = (self.unknown_share)(row);
+            let votes = Votes { scores, supporters: &[], voters, unknown };
+            let evidence = DocumentEvidence {
+                unknown_share: unknown,
+                probability: calibrations[fold].highest_probability(votes, &labels),
+                margin: prototypes.and_then(|prototypes| prototypes.highest_margin(row)),
+            };
+            KnownDocument { row, fold, voters, evidence }
+        });
+        let known: Vec<_> = known.collect();
+        let learned = novelty::learn(&known, found, &novel, &labels, NoveltyOptions { k, target });
         learned.map(Some).ok_or(TrainError::NoNovelDocuments)
     }
 

@@ -4,6 +4,7 @@
 //! * Evaluation: none here; [`abstention`](super::abstention) evaluates the probabilities in folds.
 //! * Output: a [`Calibration`] from scores to probabilities.
 
+use super::held_out::FOLDS;
 use super::held_out_scores::{HeldOutDocument, HeldOutScores};
 use crate::decide::calibrate::{Calibration, CalibrationDocument};
 use crate::decide::vote::TrainingLabels;
@@ -22,10 +23,20 @@ pub(super) fn learn(
     learn_without(&documents, among, unknown, None)
 }
 
+/// Returns one calibration per fold, learned from the documents of the other folds. For `unknown`,
+/// see [`learn`].
+pub(super) fn by_fold(
+    documents: &[HeldOutDocument<'_>],
+    among: TrainingLabels<'_>,
+    unknown: &dyn Fn(u32) -> f64,
+) -> [Calibration; FOLDS] {
+    std::array::from_fn(|fold| learn_without(documents, among, unknown, Some(fold)))
+}
+
 /// Learns the probabilities of labels from held-out documents, except the documents of
 /// `excluded_fold` if it is given. `unknown` returns the share of unknown terms of a document, from
 /// 0 to 1.
-pub(super) fn learn_without(
+fn learn_without(
     documents: &[HeldOutDocument<'_>],
     among: TrainingLabels<'_>,
     unknown: &dyn Fn(u32) -> f64,

@@ -74,9 +74,5 @@ pub(crate) const PROFILE_VALUES: &str = "profile.values";
 pub(crate) const PROFILE_SHARES: &str = "profile.shares";
 /// The weights of the novelty score.
 pub(crate) const NOVELTY_WEIGHTS: &str = "foreign.weights";
-/// Quantiles of the best similarity, for the novelty score.
-pub(crate) const NOVELTY_BEST: &str = "foreign.best_similarities";
-/// Quantiles of the mean similarity, for the novelty score.
-pub(crate) const NOVELTY_MEAN: &str = "foreign.mean_similarities";
 /// The similarity of each document's best neighbor, for the novelty score.
 pub(crate) const NOVELTY_NEAREST: &str = "foreign.nearest";

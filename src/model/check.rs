@@ -133,6 +133,12 @@ impl Model {
                 "the novelty score needs prototypes that are missing",
             );
         }
+        if novelty_score.is_some() && arrays.calibration.is_none() {
+            return reject(
+                array_names::NOVELTY_WEIGHTS,
+                "the novelty score needs a calibration that is missing",
+            );
+        }
         if settings.novelty.is_some() != novelty_score.is_some() {
             return reject(
                 "settings",

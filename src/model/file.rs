@@ -247,8 +247,6 @@ impl Arrays {
             let similarities = bytemuck::cast_slice::<f32, u8>;
             list.extend([
                 (array_names::NOVELTY_WEIGHTS, Dtype::F64, floats(&novelty_score.weights)),
-                (array_names::NOVELTY_BEST, Dtype::F32, similarities(&novelty_score.best)),
-                (array_names::NOVELTY_MEAN, Dtype::F32, similarities(&novelty_score.mean)),
                 (array_names::NOVELTY_NEAREST, Dtype::F32, similarities(&novelty_score.nearest)),
             ]);
         }
@@ -324,8 +322,6 @@ impl Arrays {
         let novelty_score = if file.has("foreign.") {
             Some(NoveltyScore {
                 weights: file.array(array_names::NOVELTY_WEIGHTS, Dtype::F64)?,
-                best: file.array(array_names::NOVELTY_BEST, Dtype::F32)?,
-                mean: file.array(array_names::NOVELTY_MEAN, Dtype::F32)?,
                 nearest: file.array(array_names::NOVELTY_NEAREST, Dtype::F32)?,
             })
         } else {

@@ -21,7 +21,7 @@ impl<const VALUES: usize> Observation<VALUES> {
     }
 }
 
-/// Ridge penalty on the weights of standardized values. The constant is not penalized.
+/// The ridge penalty of calibrations.
 const RIDGE: f64 = 1.0;
 /// Prior variance of the offsets, which keeps the offset of a group with few observations close to
 /// 0.
@@ -37,12 +37,13 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// Fits the weights of the values.
+/// Fits the weights of the values. `ridge` is the penalty on the weights of standardized values.
 pub(super) fn fit_weights<const VALUES: usize>(
     observations: &[Observation<VALUES>],
+    ridge: f64,
 ) -> [f64; VALUES] {
     let standardizer = Standardizer::new(observations);
-    standardizer.undo(fit(observations, &standardizer.standardize_all(observations)))
+    standardizer.undo(fit(observations, &standardizer.standardize_all(observations), ridge))
 }
 
 /// Fits the log odds as a linear function of one value. Returns the constant and the slope, and the
@@ -51,7 +52,7 @@ pub(crate) fn line(values: &[(f64, bool)]) -> ([f64; 2], f64) {
     let observation =
         |&(value, is_right): &(f64, bool)| Observation { values: [1.0, value], group: 0, is_right };
     let observations: Vec<Observation<2>> = values.iter().map(observation).collect();
-    let found = fit_weights(&observations);
+    let found = fit_weights(&observations, RIDGE);
     let loss = |observation: &Observation<2>| {
         let probability = logistic(dot(&found, &observation.values));
         let likelihood = if observation.is_right { probability } else { 1.0 - probability };
@@ -67,7 +68,7 @@ pub(super) fn fit_weights_and_offsets<const VALUES: usize>(
 ) -> ([f64; VALUES], Vec<f64>) {
     let standardizer = Standardizer::new(observations);
     let all = standardizer.standardize_all(observations);
-    let weights = fit(observations, &all);
+    let weights = fit(observations, &all, RIDGE);
     let mut offsets = vec![0.0; groups];
     for _ in 0..MAX_ITERATIONS / 3 {
         let mut by_group = vec![(0.0, 0.0); groups];
@@ -138,10 +139,11 @@ impl<const VALUES: usize> Standardizer<VALUES> {
     }
 }
 
-/// Fits weights to the standardized values of the observations.
+/// Fits weights to the standardized values of the observations. The constant is not penalized.
 fn fit<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     standardized: &[[f64; VALUES]],
+    ridge: f64,
 ) -> [f64; VALUES] {
     let mut weights = [0.0; VALUES];
     for _ in 0..MAX_ITERATIONS {
@@ -157,8 +159,8 @@ fn fit<const VALUES: usize>(
             }
         }
         for index in 1..VALUES {
-            gradient[index] += RIDGE * weights[index];
-            curvature[index][index] += RIDGE;
+            gradient[index] += ridge * weights[index];
+            curvature[index][index] += ridge;
         }
         // Keeps the matrix positive definite if there are no observations.
         curvature[0][0] += 1e-6;

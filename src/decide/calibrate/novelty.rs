@@ -6,11 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::logistic::{self, Observation, dot};
-use super::quantiles::{QUANTILES, quantile, quantiles};
-use crate::decide::vote::{TopMargins, TrainingLabels, Voters};
+use crate::decide::vote::{TrainingLabels, Voters};
 use crate::rows::matrix::Array;
 use crate::rows::powers::integer_power;
-use crate::search::RowSet;
+use crate::search::{Neighbor, RowSet};
 
 /// The maximum novelty score, above which a document is refused as out-of-distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -100,48 +99,41 @@ impl NoveltyLimit {
     }
 }
 
-/// The novelty score: the log odds that a document has none of the model's labels. The odds apply
-/// to the mix of known and novel documents from which the score was learned.
+/// The novelty score, which is high if a document probably has none of the model's labels.
 ///
-/// If the model has label prototypes, the score is a logistic regression on their margins. The
-/// values are the highest margin, its distance from the next one, and the log odds of its score.
-/// Values from neighbors are then excluded, because they fit documents of removed labels better
-/// than truly novel documents. In experiments, fewer novel documents were recognized with them.
+/// The score is a logistic regression of known against novel documents. Its values are
 ///
-/// Otherwise the score is a logistic regression on these values of the neighbors, independent of
-/// the vote:
+/// * the log odds of the label with the highest probability,
+/// * the share of the document's terms that the model does not know,
+/// * the highest margin, if the model has label prototypes.
 ///
-/// * The similarity of the best neighbor. The values are its logarithm, and the shares of held-out
-///   documents and of neighbors whose own best neighbor is less similar.
-/// * The mean similarity of the neighbors: as the share of held-out documents with a lower mean,
-///   and relative to the best similarity.
+/// Without prototypes, these values of the neighbors replace the margin:
+///
+/// * The largest share of one label in the neighbors' total similarity, and its distance from the
+///   next label's share. Two more values are the share for the fourth powers of the similarities,
+///   and the share for the first five neighbors.
 /// * The log ratio of a neighbor's similarity to the similarity of the neighbor's own best neighbor
 ///   (Tax and Duin 2000). The values are the ratio of the first neighbor and the mean over the
 ///   first five.
-/// * The largest share of one label in the neighbors' total similarity. The values are this share,
-///   its distance from the next label's share, and its product with the similarity. Two more values
-///   are the share for the fourth powers of the similarities, and the share for the first five
-///   neighbors.
-/// * The share of the document's terms that the model does not know.
+///
+/// Documents of removed labels only resemble truly novel documents: they come from the same source
+/// as the known documents. The regression is therefore strongly regularized, and has few values.
 #[derive(Debug, Clone)]
 pub struct NoveltyScore {
     /// The constant and the weights of the other values.
     pub(crate) weights: Array<f64>,
-    /// The best similarity of held-out documents at evenly spaced quantiles, in non-decreasing
-    /// order.
-    pub(crate) best: Array<f32>,
-    /// The mean similarity of the neighbors of held-out documents at the same quantiles.
-    pub(crate) mean: Array<f32>,
     /// The similarity of each training document's best neighbor.
     pub(crate) nearest: Array<f32>,
 }
 
-/// Number of values computed from neighbors, including the constant.
-const VALUES: usize = 14;
-/// Number of values computed from margins, including the constant.
+/// Number of values without prototypes, including the constant.
+const VALUES: usize = 9;
+/// Number of values with prototypes, including the constant.
 const MARGIN_VALUES: usize = 4;
 /// Number of nearest neighbors from which additional values are computed.
 const CLOSEST_NEIGHBORS: usize = 5;
+/// The ridge penalty on the weights, per document.
+const RIDGE_PER_DOCUMENT: f64 = 0.2;
 
 /// The input of a document's novelty score.
 #[derive(Debug, Clone, Copy)]
@@ -150,21 +142,14 @@ pub(crate) struct NoveltyEvidence<'a> {
     pub(crate) voters: Voters<'a>,
     /// The share of the document's terms that the model does not know.
     pub(crate) unknown_share: f64,
-    /// The highest margins, if the model has label prototypes.
-    pub(crate) margins: Option<TopMargins>,
+    /// The probability of the label that is most probable.
+    pub(crate) probability: f64,
+    /// The highest margin, if the model has label prototypes.
+    pub(crate) margin: Option<f32>,
     /// The row of the document, if it is a training document.
     pub(crate) row: Option<u32>,
     /// The training documents that can be its neighbors; `None` if all other documents can.
     pub(crate) candidates: Option<&'a RowSet>,
-}
-
-impl TopMargins {
-    /// Returns the highest margin, its distance from the next one, and the log odds of its score.
-    fn values(self) -> [f64; 3] {
-        let score = f64::from(self.score).clamp(1e-6, 1.0 - 1e-6);
-        let [highest, next] = self.margins.map(f64::from);
-        [highest, highest - next, libm::log(score / (1.0 - score))]
-    }
 }
 
 impl NoveltyEvidence<'_> {
@@ -190,13 +175,9 @@ impl NoveltyScore {
         let with_neighbors = |evidence: &&NoveltyEvidence<'_>| !evidence.voters.is_empty();
         let known: Vec<_> = known.iter().filter(with_neighbors).collect();
         let novel: Vec<_> = novel.iter().filter(with_neighbors).collect();
-        let has_margins = known.iter().any(|evidence| evidence.margins.is_some());
-        let best = known.iter().map(|evidence| evidence.voters.best_similarity()).collect();
-        let mean = known.iter().map(|evidence| mean_similarity(evidence.voters)).collect();
+        let has_margins = known.iter().any(|evidence| evidence.margin.is_some());
         let mut learned = Self {
             weights: vec![0.0; if has_margins { MARGIN_VALUES } else { VALUES }].into(),
-            best: quantiles(best, QUANTILES).into(),
-            mean: quantiles(mean, QUANTILES).into(),
             nearest: (0u32..)
                 .take(training.weights.len())
                 .map(|row| nearest(row, None))
@@ -212,7 +193,8 @@ impl NoveltyScore {
                 is_right,
             })
             .collect();
-        let mut weights = logistic::fit_weights(&observations).to_vec();
+        let ridge = RIDGE_PER_DOCUMENT * observations.len() as f64;
+        let mut weights = logistic::fit_weights(&observations, ridge.max(1.0)).to_vec();
         weights.truncate(learned.weights.len());
         learned.weights = weights.into();
         learned
@@ -221,7 +203,7 @@ impl NoveltyScore {
     /// Returns the score of a document that is not a training document; infinite if it has no
     /// neighbors.
     pub(crate) fn of(&self, evidence: NoveltyEvidence<'_>, training: &TrainingLabels<'_>) -> f64 {
-        self.log_odds(
+        self.score(
             evidence,
             &|row| self.nearest.get(row as usize).copied().unwrap_or(0.0),
             training,
@@ -235,11 +217,11 @@ impl NoveltyScore {
         nearest: BestSimilarity<'_>,
         training: &TrainingLabels<'_>,
     ) -> f64 {
-        self.log_odds(evidence, &|row| nearest(row, Some(&evidence)), training)
+        self.score(evidence, &|row| nearest(row, Some(&evidence)), training)
     }
 
-    /// Returns the log odds from the regression.
-    fn log_odds(
+    /// Returns the score from the regression.
+    fn score(
         &self,
         evidence: NoveltyEvidence<'_>,
         nearest: &dyn Fn(u32) -> f32,
@@ -256,58 +238,39 @@ impl NoveltyScore {
     /// Returns the values of the regression, constant first.
     fn values(
         &self,
-        NoveltyEvidence { voters, unknown_share, margins, .. }: NoveltyEvidence<'_>,
+        NoveltyEvidence { voters, unknown_share, probability, margin, .. }: NoveltyEvidence<'_>,
         nearest: &dyn Fn(u32) -> f32,
         training: &TrainingLabels<'_>,
     ) -> [f64; VALUES] {
+        let probability = probability.clamp(1e-6, 1.0 - 1e-6);
+        let mut values = [0.0; VALUES];
+        values[..3].copy_from_slice(&[
+            1.0,
+            libm::log(probability / (1.0 - probability)),
+            unknown_share,
+        ]);
         if self.needs_margins() {
-            let [highest, gap, odds] = margins.map_or([0.0; 3], TopMargins::values);
-            let mut values = [0.0; VALUES];
-            values[..MARGIN_VALUES].copy_from_slice(&[1.0, highest, gap, odds]);
+            values[3] = margin.unwrap_or(0.0).into();
             return values;
         }
-        let best = voters.best_similarity();
-        let mean = mean_similarity(voters);
         let logarithm = |similarity: f32| libm::log(f64::from(similarity).max(1e-6));
-        let ratio = |row: u32, similarity: f32| match nearest(row) {
-            own_best if own_best > 0.0 => logarithm(similarity) - logarithm(own_best),
+        let ratio = |neighbor: &Neighbor| match nearest(neighbor.row) {
+            own_best if own_best > 0.0 => logarithm(neighbor.similarity) - logarithm(own_best),
             _ => 0.0,
         };
-        let mut first = voters.ranked().map(|(_, _, neighbor)| neighbor);
-        let first_ratio = first.next().map_or(0.0, |neighbor| ratio(neighbor.row, best));
         let closest = voters.first(CLOSEST_NEIGHBORS);
-        let mut ratios = 0.0;
-        let mut count = 0u32;
-        for (_, _, neighbor) in closest.ranked() {
-            ratios += ratio(neighbor.row, neighbor.similarity);
-            count += 1;
-        }
-        let share = quantile(&self.best, best);
+        let ratios: Vec<f64> = closest.ranked().map(|(_, _, neighbor)| ratio(neighbor)).collect();
         let [all, fourth_powers, first_few] = [(voters, 1), (voters, 4), (closest, 1)]
             .map(|(voters, power)| agreement(voters, power, training));
-        let mut farther = 0u32;
-        let mut voted = 0u32;
-        for (_, _, neighbor) in voters.ranked() {
-            farther += u32::from(nearest(neighbor.row) < best);
-            voted += 1;
-        }
-        let farther_share = f64::from(farther) / f64::from(voted.max(1));
-        [
-            1.0,
-            share,
-            logarithm(best),
-            quantile(&self.mean, mean),
-            f64::from(mean / best.max(1e-6)),
-            first_ratio,
-            ratios / f64::from(count.max(1)),
+        values[3..].copy_from_slice(&[
             all.share,
             all.share - all.second,
             fourth_powers.share,
             first_few.share,
-            all.share * share,
-            farther_share,
-            unknown_share,
-        ]
+            ratios.first().copied().unwrap_or(0.0),
+            ratios.iter().sum::<f64>() / ratios.len().max(1) as f64,
+        ]);
+        values
     }
 
     /// Whether the score is based on the margins of label prototypes.
@@ -321,27 +284,10 @@ impl NoveltyScore {
         if !has_valid_count || self.nearest.len() != documents {
             return Err("the number of weights or of similarities is wrong");
         }
-        let is_sorted = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
         let is_finite = self.weights.iter().all(|weight| weight.is_finite())
             && self.nearest.iter().all(|similarity| similarity.is_finite());
-        if is_finite && is_sorted(&self.best) && is_sorted(&self.mean) {
-            Ok(())
-        } else {
-            Err("a value is not finite or out of order")
-        }
+        if is_finite { Ok(()) } else { Err("a value is not finite") }
     }
-}
-
-/// Returns the mean similarity of the neighbors.
-#[expect(clippy::cast_possible_truncation, reason = "between two f32")]
-fn mean_similarity(voters: Voters<'_>) -> f32 {
-    let mut sum = 0.0;
-    let mut count = 0u32;
-    for (_, _, neighbor) in voters.ranked() {
-        sum += f64::from(neighbor.similarity);
-        count += 1;
-    }
-    (sum / f64::from(count.max(1))) as f32
 }
 
 /// The two largest shares of a label in the neighbors' total similarity.
@@ -377,7 +323,6 @@ fn agreement(voters: Voters<'_>, power: u32, training: &TrainingLabels<'_>) -> A
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::Neighbor;
 
     #[test]
     fn limits_need_enough_documents() {
@@ -408,7 +353,8 @@ mod tests {
         NoveltyEvidence {
             voters: Voters::one(list),
             unknown_share: 0.0,
-            margins: None,
+            probability: 0.5,
+            margin: None,
             row: None,
             candidates: None,
         }
@@ -467,10 +413,7 @@ mod tests {
         let training =
             TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
         let list = [Neighbor { row: 0, similarity: 0.5 }];
-        let evidence = |margin: f32| {
-            let margins = TopMargins { margins: [margin, -1.0], score: 0.5 + margin / 4.0 };
-            NoveltyEvidence { margins: Some(margins), ..evidence(&list) }
-        };
+        let evidence = |margin: f32| NoveltyEvidence { margin: Some(margin), ..evidence(&list) };
         let mut random = crate::random::Random::new(11);
         #[expect(clippy::cast_possible_truncation, reason = "a margin")]
         let mut evidence_from = |from: f32| -> Vec<NoveltyEvidence<'_>> {

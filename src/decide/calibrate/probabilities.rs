@@ -115,6 +115,17 @@ impl Calibration {
         }
     }
 
+    /// Returns the highest probability of a label; 0 if no label has a vote.
+    pub(crate) fn highest_probability(
+        &self,
+        votes: Votes<'_>,
+        training: &TrainingLabels<'_>,
+    ) -> f64 {
+        let mut all = Vec::new();
+        self.probabilities(votes, 1, training, &mut all);
+        all.first().copied().unwrap_or(0.0)
+    }
+
     /// Sets the number of documents from which the calibration was learned.
     #[must_use]
     pub(crate) fn learned_from(self, documents: u64) -> Self {

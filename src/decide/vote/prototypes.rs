@@ -14,7 +14,7 @@ mod trainer;
 mod weights;
 
 pub(crate) use linear_svm::WarmStart;
-pub(crate) use margins::{TopMargins, margins_to_scores, mix_scores};
+pub(crate) use margins::{highest_margin, margins_to_scores, mix_scores};
 pub(crate) use trainer::PrototypeTrainer;
 pub(crate) use weights::PrototypeLearning;
 pub use weights::Prototypes;

@@ -12,8 +12,11 @@ use std::num::NonZeroUsize;
 
 use super::held_out::{Exclusion, FOLDS, LeaveOneOut};
 use super::prototypes::FoldRows;
-use crate::decide::calibrate::{NoveltyEvidence, NoveltyLimit, NoveltyScore};
-use crate::decide::vote::{PrototypeLearning, PrototypeTrainer, TopMargins, TrainingLabels};
+use crate::decide::calibrate::{Calibration, NoveltyEvidence, NoveltyLimit, NoveltyScore, Votes};
+use crate::decide::vote::{
+    LabelScore, LearnedVotes, Outcome, PrototypeLearning, PrototypeTrainer, TrainingLabels, Vote,
+    Voters, vote_with,
+};
 use crate::rows::matrix::row;
 use crate::search::RowSet;
 use crate::threads::Threads;
@@ -55,24 +58,40 @@ impl HeldOutLabels {
         (0..FOLDS).map(|fold| Self::new(labels, &|label| fold_of[label as usize] == fold)).collect()
     }
 
-    /// Returns the highest margins of the novel documents under prototypes of the other labels.
-    pub(super) fn margins(
+    /// Describes the novel documents. `found` are their neighbors among `rows`, `unknown` are their
+    /// shares of unknown terms, and `unit_rows` are the rows from which prototypes of the other
+    /// labels are learned.
+    pub(super) fn describe(
         &self,
-        rows: &FoldRows,
-        labels: &TrainingLabels<'_>,
-        learning: PrototypeLearning,
+        found: LeaveOneOut,
+        unknown: &[f64],
+        unit_rows: Option<&FoldRows>,
+        search: &NoveltySearch<'_>,
         threads: &Threads,
-    ) -> Vec<Option<TopMargins>> {
-        let takes = |row| self.rows.contains(row);
-        let documents = rows.documents.view();
-        let trainer = PrototypeTrainer { rows: &documents, labels, learning, threads };
-        let prototypes = trainer.learn(takes);
-        let queries = rows.queries.view();
-        let highest = |&index: &u32| {
-            let (terms, weights) = row(&queries, index as usize);
-            prototypes.top_margins(terms, weights)
+    ) -> NovelDocuments {
+        let NoveltySearch { k, voting, prototypes: learning, .. } = *search;
+        let prototypes = learning.zip(unit_rows).map(|(learning, unit_rows)| {
+            let rows = &unit_rows.documents.view();
+            let trainer = PrototypeTrainer { rows, labels: &voting.labels, learning, threads };
+            (trainer.learn(|row| self.rows.contains(row)), unit_rows.queries.view())
+        });
+        let factors = voting.labels.factors(voting.vote);
+        let describe = |(index, &unknown_share): (usize, &f64)| {
+            let (number, voters) = found.get(index);
+            let voters = voters.first(k.get());
+            let mut scores = voting.scores(voters, &factors);
+            let mut margin = None;
+            if let Some((prototypes, queries)) = &prototypes {
+                let (terms, weights) = row(queries, number as usize);
+                prototypes.mix_into(terms, weights, voting.vote.prototypes, &mut scores);
+                margin = prototypes.highest_margin(terms, weights);
+            }
+            let votes = Votes { scores: &scores, supporters: &[], voters, unknown: unknown_share };
+            let probability = voting.calibration.highest_probability(votes, &voting.labels);
+            DocumentEvidence { unknown_share, probability, margin }
         };
-        self.novel.iter().map(highest).collect()
+        let evidence = unknown.iter().enumerate().map(describe).collect();
+        NovelDocuments { rows: self.rows.clone(), found, evidence }
     }
 
     fn new(labels: &TrainingLabels<'_>, is_held_out: &dyn Fn(u32) -> bool) -> Self {
@@ -104,6 +123,30 @@ pub(super) struct NoveltySearch<'a> {
     pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
     /// How label prototypes are learned, if they contribute to the scores.
     pub(super) prototypes: Option<PrototypeLearning>,
+    pub(super) voting: NoveltyVoting<'a>,
+}
+
+/// How the labels of novel documents are scored.
+#[derive(Clone, Copy)]
+pub(super) struct NoveltyVoting<'a> {
+    pub(super) vote: Vote,
+    /// The learned vote weights, if the vote uses them.
+    pub(super) learned: Option<&'a LearnedVotes>,
+    pub(super) calibration: &'a Calibration,
+    pub(super) labels: TrainingLabels<'a>,
+}
+
+impl NoveltyVoting<'_> {
+    /// Returns the labels of the voters by decreasing score, without prototypes. `factors` are
+    /// those of the vote.
+    fn scores(&self, voters: Voters<'_>, factors: &[f64]) -> Vec<LabelScore> {
+        if let Some(learned) = self.learned {
+            return learned.vote(voters, self.vote.weight, &self.labels);
+        }
+        let mut outcome = Outcome::default();
+        vote_with(voters, self.vote.weight, factors, &self.labels, &mut outcome);
+        outcome.scores
+    }
 }
 
 /// Novel documents, with their neighbors among the documents with other labels.
@@ -113,21 +156,44 @@ pub(super) struct NovelDocuments {
     pub(super) rows: RowSet,
     /// The neighbors of the novel documents in `rows`.
     pub(super) found: LeaveOneOut,
-    /// For each novel document, the share of its terms that are unknown.
-    pub(super) unknown: Vec<f64>,
-    /// For each novel document, its highest margins under prototypes of the other labels. Empty if
-    /// there are no prototypes.
-    pub(super) margins: Vec<Option<TopMargins>>,
+    pub(super) evidence: Vec<DocumentEvidence>,
 }
 
-/// Data about held-out documents in addition to their neighbors.
-pub(super) struct DocumentEvidence<'a> {
-    /// Returns the share of unknown terms of a document.
-    pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
-    /// Returns the highest margins of a document under the prototypes.
-    pub(super) margins: &'a dyn Fn(u32) -> Option<TopMargins>,
-    /// Number of neighbors that vote.
+/// Data about a held-out document in addition to its neighbors; see [`NoveltyEvidence`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DocumentEvidence {
+    pub(super) unknown_share: f64,
+    pub(super) probability: f64,
+    pub(super) margin: Option<f32>,
+}
+
+impl DocumentEvidence {
+    /// Returns the input of the novelty score of a training document.
+    fn of<'a>(
+        self,
+        row: u32,
+        voters: Voters<'a>,
+        candidates: Option<&'a RowSet>,
+    ) -> NoveltyEvidence<'a> {
+        let Self { unknown_share, probability, margin } = self;
+        NoveltyEvidence { voters, unknown_share, probability, margin, row: Some(row), candidates }
+    }
+}
+
+/// A held-out document with known labels.
+pub(super) struct KnownDocument<'a> {
+    pub(super) row: u32,
+    pub(super) fold: usize,
+    /// The neighbors that vote.
+    pub(super) voters: Voters<'a>,
+    pub(super) evidence: DocumentEvidence,
+}
+
+/// The number of neighbors that vote, and the target share of known documents that are rejected.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoveltyOptions {
     pub(super) k: NonZeroUsize,
+    pub(super) target: f64,
 }
 
 /// A document and its fold.
@@ -189,18 +255,18 @@ impl NoveltyLearner<'_> {
 /// Learns the novelty score, and the limit above which a document is rejected. `None` if there are
 /// too few novel documents to learn from.
 ///
-/// `found` are the neighbors of all training documents, held out one at a time. `novel` are the
-/// novel documents of each fold of labels. Some folds of the known documents determine the score,
-/// and the other folds set the limit. The novel documents of each fold are evaluated with a score
-/// learned from the other folds.
+/// `known` are held-out documents, and `found` the neighbors of all of them. `novel` are the novel
+/// documents of each fold of labels, and the k nearest neighbors vote. Some folds of the known
+/// documents determine the score, and the other folds set the limit. The novel documents of each
+/// fold are evaluated with a score learned from the other folds.
 pub(super) fn learn(
+    known: &[KnownDocument<'_>],
     found: &LeaveOneOut,
     novel: &[NovelDocuments],
     labels: &TrainingLabels<'_>,
-    target: f64,
-    evidence: &DocumentEvidence<'_>,
+    options: NoveltyOptions,
 ) -> Option<(NoveltyLimit, NoveltyScore)> {
-    let k = evidence.k.get();
+    let NoveltyOptions { k, target } = options;
     let mut index_of = vec![None; labels.weights.len()];
     for index in 0..found.len() {
         index_of[found.get(index).0 as usize] = Some(index);
@@ -210,37 +276,18 @@ pub(super) fn learn(
         let takes = |row: u32| query.is_none_or(|query| query.is_candidate(row));
         index.map_or(0.0, |index| found.get(index).1.best_similarity_where(&takes))
     };
-    let folds = found.folds(labels);
-    let step = found.len().div_ceil(MAX_KNOWN).max(1);
-    let known = (0..found.len()).step_by(step).map(|index| found.get(index));
+    let step = known.len().div_ceil(MAX_KNOWN).max(1);
     // A document without labels may or may not be novel.
-    let known = known.filter(|&(row, _)| !labels.labels(row).is_empty()).map(|(row, voters)| {
-        let unknown = (evidence.unknown_share)(row);
-        let margins = (evidence.margins)(row);
-        let voters = voters.first(k);
-        let shown = NoveltyEvidence {
-            voters,
-            unknown_share: unknown,
-            margins,
-            row: Some(row),
-            candidates: None,
-        };
-        FoldDocument { fold: usize::from(folds[row as usize]), shown }
+    let has_labels = |document: &&KnownDocument<'_>| !labels.labels(document.row).is_empty();
+    let known = known.iter().step_by(step).filter(has_labels).map(|document| {
+        let &KnownDocument { row, fold, voters, evidence } = document;
+        FoldDocument { fold, shown: evidence.of(row, voters, None) }
     });
     let mut shown_novel = Vec::new();
-    for (fold, NovelDocuments { rows, found, unknown, margins }) in novel.iter().enumerate() {
-        for index in 0..found.len() {
+    for (fold, NovelDocuments { rows, found, evidence }) in novel.iter().enumerate() {
+        for (index, evidence) in evidence.iter().enumerate() {
             let (row, voters) = found.get(index);
-            let voters = voters.first(k);
-            let unknown = unknown[index];
-            let margins = margins.get(index).copied().flatten();
-            let shown = NoveltyEvidence {
-                voters,
-                unknown_share: unknown,
-                margins,
-                row: Some(row),
-                candidates: Some(rows),
-            };
+            let shown = evidence.of(row, voters.first(k.get()), Some(rows));
             shown_novel.push(FoldDocument { fold, shown });
         }
     }

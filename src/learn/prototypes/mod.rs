@@ -14,7 +14,7 @@ use super::votes::{
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
-    PrototypeLearning, PrototypeTrainer, TopMargins, TrainingLabels, Vote, WarmStart,
+    PrototypeLearning, PrototypeTrainer, TrainingLabels, Vote, WarmStart, highest_margin,
     margins_to_scores, mix_scores,
 };
 use crate::rows::matrix::{Csr, row};
@@ -57,7 +57,8 @@ pub(super) struct HeldOutPrototypes {
     index_again: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
-    highest: Vec<Option<TopMargins>>,
+    /// The highest margin of each document, in the order of `scores`.
+    highest: Vec<Option<f32>>,
     learning: PrototypeLearning,
     /// Maximum number of prototype trainings that may run concurrently.
     concurrent: usize,
@@ -215,8 +216,7 @@ impl PrototypeLearner<'_> {
         let (link, _) = learn_link(&learned.scores, held_out.rows(), among, multi_label);
         learned.learning.link = link;
         let link = if multi_label { &link[..] } else { &link[..1] };
-        let highest = |margins: &[f32]| TopMargins::of(margins.to_vec(), link);
-        learned.highest = learned.scores.chunks(labels).map(highest).collect();
+        learned.highest = learned.scores.chunks(labels).map(highest_margin).collect();
         learned.scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
         // With a negative slope, scores would decrease as margins increase, so there is nothing to
         // learn.
@@ -371,8 +371,8 @@ impl HeldOutPrototypes {
         }
     }
 
-    /// Returns the highest margins of a held-out document.
-    pub(super) fn highest(&self, row: u32) -> Option<TopMargins> {
+    /// Returns the highest margin of a held-out document.
+    pub(super) fn highest_margin(&self, row: u32) -> Option<f32> {
         self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
     }
 

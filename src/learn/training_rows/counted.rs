@@ -585,13 +585,10 @@ impl CountedDocuments {
         let weighted = weighting.weighted(terms.kept.as_deref(), Some(queries));
         let found = weighted.leave_one_out(rows, search.k, exclusion, engines, &|_| ())?;
         let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&query_terms));
-        let unknown = rows.iter().map(unknown).collect();
+        let unknown: Vec<f64> = rows.iter().map(unknown).collect();
         let queries = Arc::clone(weighted.queries());
         let fold = FoldRows { documents: Arc::clone(weighted.documents()), queries };
-        let margins = search
-            .prototypes
-            .map_or(Vec::new(), |learning| without.margins(&fold, &labels, learning, threads));
-        Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
+        Ok(without.describe(found, &unknown, Some(&fold), search, threads))
     }
 }
 

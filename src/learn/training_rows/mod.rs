@@ -187,17 +187,15 @@ impl<'a> TrainingRows<'a> {
             if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
                 return counted.without_labels(features, without, search, engines);
             }
-            let NoveltySearch { k, exclusion, dense_share, unknown_share, prototypes } = *search;
+            let NoveltySearch { k, exclusion, dense_share, unknown_share, .. } = *search;
             let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
             let rows = &without.novel;
             let found = self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?;
-            let unknown = rows.iter().map(|&row| unknown_share(row)).collect();
-            let margins = prototypes.zip(self.unit_rows).map(|(learning, rows)| {
-                let rows = FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) };
-                without.margins(&rows, &self.labels, learning, threads)
-            });
-            let margins = margins.unwrap_or_default();
-            Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
+            let unknown: Vec<f64> = rows.iter().map(|&row| unknown_share(row)).collect();
+            let unit_rows = self
+                .unit_rows
+                .map(|rows| FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) });
+            Ok(without.describe(found, &unknown, unit_rows.as_ref(), search, threads))
         };
         HeldOutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
     }

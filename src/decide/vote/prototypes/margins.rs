@@ -1,36 +1,9 @@
 //! Conversion of label margins to scores.
 
-/// The highest margins of a document among all labels, including labels that none of its neighbors
-/// have.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct TopMargins {
-    /// The two highest margins. If there is only one margin, it is repeated.
-    pub(crate) margins: [f32; 2],
-    /// The score of the highest margin.
-    pub(crate) score: f32,
-}
-
-impl TopMargins {
-    /// Finds the highest margins. Infinite margins belong to labels without a prototype. For
-    /// `parameters`, see [`margins_to_scores`].
-    pub(crate) fn of(mut margins: Vec<f32>, parameters: &[f32]) -> Option<Self> {
-        let mut highest = [f32::NEG_INFINITY; 2];
-        for &margin in margins.iter().filter(|margin| margin.is_finite()) {
-            if margin > highest[0] {
-                highest = [margin, highest[0]];
-            } else if margin > highest[1] {
-                highest[1] = margin;
-            }
-        }
-        let [first, next] = highest;
-        if first == f32::NEG_INFINITY {
-            return None;
-        }
-        margins_to_scores(&mut margins, parameters);
-        let scores = margins.into_iter().filter(|score| score.is_finite());
-        let next = if next.is_finite() { next } else { first };
-        Some(Self { margins: [first, next], score: scores.fold(0.0, f32::max) })
-    }
+/// Returns the highest margin among all labels, including labels that none of the neighbors have.
+/// `None` if no label has a prototype; the margins of such labels are infinite.
+pub(crate) fn highest_margin(margins: &[f32]) -> Option<f32> {
+    margins.iter().copied().filter(|margin| margin.is_finite()).max_by(f32::total_cmp)
 }
 
 /// Replaces margins with scores, except for infinite margins. `parameters` contains a and, in
@@ -67,14 +40,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn top_margins_are_the_highest() {
-        let none = f32::INFINITY;
-        let two = TopMargins::of(vec![-1.0, none, 2.0, 1.0], &[0.5]).unwrap();
-        let softmax = 1.0f32 / (1.0 + libm::expf(-0.5) + libm::expf(-1.5));
-        assert_eq!((two.margins, (two.score - softmax).abs() < 1e-6), ([2.0, 1.0], true));
-        let one = TopMargins::of(vec![none, 0.5], &[2.0, -1.0]).unwrap();
-        assert_eq!((one.margins, one.score), ([0.5, 0.5], 0.5), "by the logistic function");
-        assert_eq!(TopMargins::of(vec![none], &[1.0]), None);
+    fn highest_margins_belong_to_labels_with_a_prototype() {
+        assert_eq!(highest_margin(&[-1.0, f32::INFINITY, 2.0, 1.0]), Some(2.0));
+        assert_eq!(highest_margin(&[f32::INFINITY]), None);
     }
 
     #[test]

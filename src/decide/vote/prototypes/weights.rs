@@ -1,6 +1,6 @@
 //! The label prototypes of a model and their scores for documents.
 
-use super::margins::{TopMargins, margins_to_scores, mix_scores};
+use super::margins::{highest_margin, margins_to_scores, mix_scores};
 use crate::decide::vote::LabelScore;
 use crate::rows::matrix::Array;
 
@@ -81,9 +81,9 @@ impl Prototypes {
         self.offsets.get(label as usize).is_some_and(|offset| offset.is_finite())
     }
 
-    /// Returns the highest margins for a weighted row, or `None` if no label has a prototype.
-    pub(crate) fn top_margins(&self, terms: &[u32], weights: &[f32]) -> Option<TopMargins> {
-        TopMargins::of(self.margins(terms, weights), &self.link[1..])
+    /// Returns the highest margin for a weighted row, or `None` if no label has a prototype.
+    pub(crate) fn highest_margin(&self, terms: &[u32], weights: &[f32]) -> Option<f32> {
+        highest_margin(&self.margins(terms, weights))
     }
 
     /// Returns the contributions of a weighted row's terms to a label's margin, in the order of the

@@ -27,7 +27,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, RawPrediction,
+    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, RawPrediction,
 };
 use crate::decide::calibrate::ConfidenceLimit;
 use crate::decide::decision::Decision;
@@ -117,6 +117,8 @@ pub struct ExplainedPrototype {
     pub share: f64,
     /// The constant term of the margin, which does not depend on the document.
     pub constant: f32,
+    /// The contribution of the document's dense vector to the margin, if prototypes use vectors.
+    pub vector: Option<f64>,
     /// The contributions of terms to the margin, highest first. They are positive if the term
     /// supports the label.
     pub terms: Vec<TermContribution>,
@@ -171,7 +173,7 @@ pub fn explain_until(
         let voters = found.get(query).first(options.k.get());
         let neighbors = explain_neighbors(model, voters, options, query_row);
         let mut labels = explain_labels(model, &prediction, &neighbors, &options.decision);
-        add_prototypes(model, options, query_row, &mut labels);
+        add_prototypes(model, options, (&vectors, query), &mut labels);
         explanations.push(Explanation {
             prediction,
             unknown: unknown_terms(model, &document.content),
@@ -346,17 +348,22 @@ fn evidence(
 fn add_prototypes(
     model: &Model,
     options: &ClassifyOptions,
-    query: TermRow<'_>,
+    (vectors, document): (&DocumentVectors, usize),
     labels: &mut [ExplainedLabel],
 ) {
     let share = options.vote.prototypes;
     let Some(prototypes) = model.prototypes().filter(|_| share > 0.0) else { return };
-    let scores = prototypes.scores(query.terms, query.weights);
+    let row = vectors.prototype_row(document, model, prototypes);
+    let scores = prototypes.scores(&row.columns, &row.values);
+    let term_count = if model.searches_terms() { model.vocabulary().len() } else { 0 };
     for label in labels {
         label.prototype = scores[label.label as usize].map(|score| {
             let (contributions, constant) =
-                prototypes.contributions(label.label, query.terms, query.weights);
-            let terms = contributions
+                prototypes.contributions(label.label, &row.columns, &row.values);
+            let is_term = |&(column, _): &(u32, f64)| (column as usize) < term_count;
+            let (terms, of_vector): (Vec<_>, Vec<_>) = contributions.into_iter().partition(is_term);
+            let vector = of_vector.iter().map(|&(_, contribution)| contribution).sum();
+            let terms = terms
                 .into_iter()
                 .map(|(term, contribution)| TermContribution { term, contribution })
                 .collect();
@@ -364,6 +371,7 @@ fn add_prototypes(
                 score: score.into(),
                 share,
                 constant,
+                vector: prototypes.use_vectors().then_some(vector),
                 terms: sort_by_contribution(terms),
             }
         });

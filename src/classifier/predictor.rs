@@ -9,7 +9,6 @@ use super::{
 use crate::decide::calibrate::{Calibration, NoveltyEvidence, PropertyValues, Votes, confidence};
 use crate::decide::decision::{Decision, decide, decide_batch};
 use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
-use crate::rows::matrix::row;
 
 /// Minimum number of documents per task.
 const MIN_DOCUMENTS: usize = 64;
@@ -219,9 +218,8 @@ impl<'a> Predictor<'a> {
                 return false;
             }
             let margin = prototypes.and_then(|prototypes| {
-                let rows = self.vectors.rows.view();
-                let (terms, weights) = row(&rows, document);
-                prototypes.highest_margin(terms, weights)
+                let row = self.vectors.prototype_row(document, model, prototypes);
+                prototypes.highest_margin(&row.columns, &row.values)
             });
             let evidence = NoveltyEvidence {
                 voters: self.voters(document),
@@ -262,9 +260,8 @@ impl<'a> Predictor<'a> {
         }
         let prototypes = model.prototypes().filter(|_| vote.prototypes > 0.0);
         if let Some(prototypes) = prototypes.filter(|_| !outcome.scores.is_empty()) {
-            let rows = self.vectors.rows.view();
-            let (terms, weights) = row(&rows, document);
-            prototypes.mix_into(terms, weights, vote.prototypes, &mut outcome.scores);
+            let row = self.vectors.prototype_row(document, model, prototypes);
+            prototypes.mix_into(&row.columns, &row.values, vote.prototypes, &mut outcome.scores);
             // The order of the scores has changed.
             outcome.supporters.clear();
         }

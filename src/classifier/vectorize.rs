@@ -96,10 +96,10 @@ impl Classifier {
             {
                 let dimension = part.vectors().dimension();
                 let first_column = self.model.first_column();
-                let vectors_vote = self.model.settings().dense_share > 0.0;
+                let needs_vectors = self.model.needs_vectors();
                 match given_vector(document, dimension, first_column, &mut dense) {
-                    // A vector may be missing if vectors do not vote.
-                    Err(Problem::NoVector) if !vectors_vote => {
+                    // A vector may be missing if it is not used.
+                    Err(Problem::NoVector) if !needs_vectors => {
                         dense.resize(dense.len() + dimension, 0.0);
                     }
                     given => given.map_err(at)?,

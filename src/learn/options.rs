@@ -131,7 +131,12 @@ pub enum DenseSource {
 impl DenseOptions {
     /// Whether the model has dense vectors only, and no terms.
     pub fn is_alone(&self) -> bool {
-        !self.with_terms && matches!(self.source, DenseSource::Given { .. })
+        !self.with_terms && !self.is_projected()
+    }
+
+    /// Whether the vectors are computed from the terms.
+    pub(super) fn is_projected(&self) -> bool {
+        !matches!(self.source, DenseSource::Given { .. })
     }
 }
 

@@ -10,7 +10,7 @@ use super::pipeline::Pipeline;
 use super::reweight::stored_documents;
 use super::run::Run;
 use super::time_order::find_exclusions;
-use super::training_rows::TrainingRows;
+use super::training_rows::{TrainingRows, prototype_vectors};
 use super::{TrainError, TrainingResult};
 use crate::classifier::{Classifier, DocumentVectors, Searchers};
 use crate::model::Model;
@@ -67,7 +67,11 @@ pub(super) fn retune(run: &Run<'_>, model: Model) -> Result<TrainingResult, Trai
         }),
         share: Some(share).filter(|_| !is_share_free),
         labels: model.training_labels(),
-        unit_rows: Some(&rows).filter(|_| by_terms && dense.is_none() && is_symmetric_cosine),
+        unit_rows: Some(&rows).filter(|_| model.searches_terms() && is_symmetric_cosine),
+        prototype_vectors: model
+            .dense()
+            .filter(|_| !(is_projected && asymmetric))
+            .and_then(prototype_vectors),
         nested: settings.selection.is_none() && !has_label_weights,
     };
     let unit_rows = queries.as_ref().and_then(|queries| queries.unit_rows.as_ref());

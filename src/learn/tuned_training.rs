@@ -9,12 +9,12 @@ use super::features::{ChosenFeatures, FeatureSearch, FreeDimensions, TrialSetup,
 use super::given_vectors::GivenVectors;
 use super::held_out::{ExcludedNeighbors, Exclusion, InspectedRows, SearchableRows, draw_sample};
 use super::held_out_corpus::{HeldOutCorpus, HeldOutRows};
-use super::options::{DenseSource, NearDuplicateLimit, TuneOptions, TuneScope};
+use super::options::{DenseOptions, DenseSource, NearDuplicateLimit, TuneOptions, TuneScope};
 use super::pipeline::{Pipeline, cap_k};
 use super::run::{Documents, Run};
 use super::time_order::find_exclusions;
 use super::training_rows::{
-    CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingEngines, TrainingRows,
+    CountedDocuments, Features, FoldWeightedDocuments, IndexedRows, TrainingRows, VectorSearch,
     WeightedRows, labels_of,
 };
 use super::votes::{Grid, Rules};
@@ -153,7 +153,9 @@ fn prepare(
         let rules = if is_small { Rules(Some(Rule::Threshold)) } else { Rules::default() };
         let grid = Grid { rules, ..grid };
         let free = FreeDimensions::for_corpus(tuning.free, &settings.input, &counts);
-        let free = FreeDimensions { term_weights: options.dense.is_none(), ..free };
+        // Vectors are computed from terms with their usual weights.
+        let is_projected = options.dense.as_ref().is_some_and(DenseOptions::is_projected);
+        let free = FreeDimensions { term_weights: !is_projected, ..free };
         let engines = run.engines.on_cpu();
         let setup = TrialSetup {
             sample: &sample,
@@ -173,7 +175,7 @@ fn prepare(
             progress: &mut |step| run.report(Event::Step { step, objective: tuning.objective }),
         };
         let chosen = search.run(start, counts, free)?;
-        if free.analyzer && options.dense.is_none() {
+        if free.analyzer && !is_projected {
             CharacterSearch { run, setup, free }.run(chosen, &mut recount)?
         } else {
             chosen
@@ -316,18 +318,40 @@ fn use_pipeline<R>(
         None => counted.into_counts(),
     };
     let (result, counts, part) = if let Some(dense) = &run.options.dense {
-        let nested = !counted.depends_on_labels(&features);
-        let counts = select(counted);
-        let weighted = WeightedRows::new(&counts, &features.fields, features.weighting, threads);
-        let rows = weighted.documents().view();
-        let terms =
-            ProjectionInput { rows, vocabulary: &counts.vocabulary, input: &settings.input };
-        let part = dense_part(run, dense, given, terms)?;
-        let sizes = counts.label_sizes();
-        let labels = labels_of(&counts, &sizes);
-        let engines =
-            TrainingEngines::new(run, &weighted, features.weighting, Some(&part), nested)?;
-        let training = engines.rows(labels, run.options.dense_share);
+        let with_terms = dense.with_terms;
+        let is_projected = dense.is_projected();
+        // Projections are computed from terms that may depend on all labels.
+        let depends_on_labels = counted.depends_on_labels(&features);
+        let nested = !depends_on_labels || (with_terms && !is_projected);
+        let (weighted, part) = {
+            let selected = features
+                .selection
+                .filter(|_| is_projected)
+                .map(|selection| selection.apply(counted.counts().clone(), threads));
+            let counts = selected.as_ref().unwrap_or(counted.counts());
+            let weighted = WeightedRows::new(counts, &features.fields, features.weighting, threads);
+            let rows = weighted.documents().view();
+            let input = &settings.input;
+            let vocabulary = &counts.vocabulary;
+            let part = dense_part(run, dense, given, ProjectionInput { rows, vocabulary, input })?;
+            (weighted, part)
+        };
+        let sizes = counted.counts().label_sizes();
+        let labels = labels_of(counted.counts(), &sizes);
+        let by_vectors = VectorSearch::new(run, &weighted, features.weighting, &part)?;
+        let by_fold =
+            FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
+        let training = TrainingRows {
+            terms: None,
+            by_fold: with_terms.then_some(by_fold),
+            vectors: Some(by_vectors.rows()),
+            share: run.options.dense_share,
+            labels,
+            unit_rows: None,
+            prototype_vectors: by_vectors.prototype_vectors(),
+            nested,
+        };
+        let unknown = counted.unknown_shares(&features, threads);
         if run.options.has_no_terms() {
             // Without terms, near-duplicates are found by dense vectors.
             let inspected = InspectedRows {
@@ -335,7 +359,7 @@ fn use_pipeline<R>(
                 vectors: training.vectors,
                 labels,
                 is_cosine: false,
-                groups: counts.groups().to_vec(),
+                groups: counted.counts().groups().to_vec(),
             };
             excluded = find_exclusions(run, inspected, tuning, multi_label)?;
         }
@@ -345,13 +369,13 @@ fn use_pipeline<R>(
             tuning,
             multi_label,
             excluded: &excluded,
-            unknown_share: &|row| counts.unknown_share(row as usize),
+            unknown_share: &|row| unknown[row as usize],
             // Rows that depend on a held-out document do not resemble rows of new documents.
-            lengths: run.options.has_no_terms().then_some(&*counts.lengths),
+            lengths: run.options.has_no_terms().then_some(&*counted.counts().lengths),
         };
         let result = work(&pipeline, steps)?;
-        drop(engines);
-        (result, counts, Some(part))
+        drop(by_vectors);
+        (result, select(counted), Some(part))
     } else {
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);

@@ -62,6 +62,8 @@ pub(crate) const PROTOTYPE_WEIGHTS: &str = "prototypes.weights";
 pub(crate) const PROTOTYPE_OFFSETS: &str = "prototypes.offsets";
 /// The SVM cost and the parameters that convert margins to scores.
 pub(crate) const PROTOTYPE_LINK: &str = "prototypes.link";
+/// The factor of dense vectors in prototypes.
+pub(crate) const PROTOTYPE_VECTOR_SCALE: &str = "prototypes.vector_scale";
 /// The weights of the logistic regressions for probabilities.
 pub(crate) const CALIBRATION_WEIGHTS: &str = "calibration.weights";
 /// The constant of each label in these regressions.

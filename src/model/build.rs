@@ -17,7 +17,7 @@ use crate::decide::decision::Decision;
 use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::{LearnedVotes, PrototypeLearning, PrototypeTrainer, Vote};
 use crate::rows::dense::DensePart;
-use crate::rows::matrix::csr;
+use crate::rows::matrix::{Csr, csr};
 use crate::text::counts::Counts;
 use crate::text::select::all_term_weights;
 use crate::text::tfidf::{RawRows, Side, TermWeights};
@@ -239,8 +239,18 @@ impl Model {
         threads: &Threads,
     ) -> Self {
         self.arrays.prototypes = learning.map(|learning| {
+            let no_terms;
+            let terms = if self.searches_terms() {
+                self.rows().view()
+            } else {
+                no_terms = Csr::without_columns(self.rows().rows());
+                no_terms.view()
+            };
+            let vectors = self.dense().filter(|_| learning.vector_scale > 0.0);
+            let joined = vectors
+                .map(|dense| dense.vectors().view().append_to(&terms, learning.vector_scale));
             let trainer = PrototypeTrainer {
-                rows: &self.rows().view(),
+                rows: &joined.as_ref().map_or(terms, Csr::view),
                 labels: &self.training_labels(),
                 learning,
                 threads,

@@ -5,6 +5,7 @@ use super::error::invalid;
 use super::trained::bounds_of;
 use super::{InputSpec, Model, ModelProblem, array_names};
 use crate::decide::calibrate::{NoveltyScore, TrainingProfile};
+use crate::decide::vote::Prototypes;
 use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
@@ -169,7 +170,15 @@ impl Model {
         }
         let prototypes = arrays.prototypes.as_ref();
         let terms = arrays.vocabulary.len();
-        if let Some(Err(what)) = prototypes.map(|prototypes| prototypes.check(terms, labels)) {
+        let dimension = settings.dense.as_ref().map_or(0, |dense| dense.dimension as usize);
+        let searches_terms = settings.dense.as_ref().is_none_or(|dense| !dense.alone);
+        let columns = |prototypes: &Prototypes| {
+            let vector = if prototypes.use_vectors() { dimension } else { 0 };
+            if searches_terms { terms + vector } else { vector }
+        };
+        if let Some(Err(what)) =
+            prototypes.map(|prototypes| prototypes.check(columns(prototypes), labels))
+        {
             return reject(array_names::PROTOTYPE_STARTS, what);
         }
         if (settings.vote.prototypes > 0.0) != prototypes.is_some() {

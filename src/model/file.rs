@@ -241,6 +241,10 @@ impl Arrays {
                 (array_names::PROTOTYPE_OFFSETS, Dtype::F32, weights(&prototypes.offsets)),
                 (array_names::PROTOTYPE_LINK, Dtype::F32, weights(&prototypes.link)),
             ]);
+            if prototypes.use_vectors() {
+                let scale = bytemuck::bytes_of(&prototypes.vector_scale);
+                list.push((array_names::PROTOTYPE_VECTOR_SCALE, Dtype::F32, scale));
+            }
         }
         let floats = bytemuck::cast_slice::<f64, u8>;
         if let Some(novelty_score) = &self.novelty_score {
@@ -368,11 +372,17 @@ fn read_prototypes(file: &mut Container) -> Result<Option<Prototypes>, ModelProb
     if !file.has("prototypes.") {
         return Ok(None);
     }
+    let scales: Array<f32> = if file.has(array_names::PROTOTYPE_VECTOR_SCALE) {
+        file.array(array_names::PROTOTYPE_VECTOR_SCALE, Dtype::F32)?
+    } else {
+        Array::default()
+    };
     Ok(Some(Prototypes {
         starts: file.array(array_names::PROTOTYPE_STARTS, Dtype::U64)?,
         labels: file.array(array_names::PROTOTYPE_LABELS, Dtype::U32)?,
         weights: file.array(array_names::PROTOTYPE_WEIGHTS, Dtype::F32)?,
         offsets: file.array(array_names::PROTOTYPE_OFFSETS, Dtype::F32)?,
         link: file.array(array_names::PROTOTYPE_LINK, Dtype::F32)?,
+        vector_scale: scales.first().copied().unwrap_or(0.0),
     }))
 }

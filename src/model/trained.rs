@@ -125,6 +125,13 @@ impl Model {
         self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
     }
 
+    /// Whether predictions need the dense vectors of documents: they are searched, or the label
+    /// prototypes use them.
+    pub fn needs_vectors(&self) -> bool {
+        let of_prototypes = self.prototypes().is_some_and(Prototypes::use_vectors);
+        self.dense().is_some() && (self.settings.dense_share > 0.0 || of_prototypes)
+    }
+
     /// Whether both terms and dense vectors are searched and share the votes.
     pub fn searches_both(&self) -> bool {
         self.searches_terms() && self.dense().is_some()

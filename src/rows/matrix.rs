@@ -38,6 +38,12 @@ impl PartialEq for Csr {
 }
 
 impl Csr {
+    /// Creates a matrix without columns.
+    pub(crate) fn without_columns(rows: usize) -> Self {
+        let (indices, data) = (Array::default(), Array::default());
+        Self { columns: 0, indptr: vec![0; rows + 1].into(), indices, data }
+    }
+
     /// Borrows all rows.
     pub fn view(&self) -> CsrView<'_> {
         let Self { columns, indptr, indices, data } = self;

@@ -59,8 +59,11 @@ fn write_label(text: &mut String, label: &NamedLabel<'_>) {
             let _ = writeln!(text, "    {what}: {}", terms.join(", "));
         }
     }
-    if let Some(NamedPrototype { score, share, in_favor, against, .. }) = &label.prototype {
+    if let Some(NamedPrototype { score, share, vector, in_favor, against, .. }) = &label.prototype {
         let _ = write!(text, "    prototype: {score:.3}, a share of {share} of the score");
+        if let Some(vector) = vector {
+            let _ = write!(text, ", the vector {vector:+.3}");
+        }
         let strongest = in_favor.iter().take(TERMS / 2).chain(against.iter().take(TERMS / 2));
         for term in strongest.map(signed) {
             let _ = write!(text, ", {term}");

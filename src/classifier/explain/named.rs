@@ -76,6 +76,9 @@ pub struct NamedPrototype {
     pub share: f64,
     /// The constant term of the margin, which does not depend on the document.
     pub constant: f32,
+    /// The contribution of the document's dense vector to the margin, if prototypes use vectors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vector: Option<f64>,
     /// The terms that support the label, strongest first.
     #[serde(rename = "for")]
     pub in_favor: Vec<NamedContribution>,
@@ -270,6 +273,7 @@ impl ExplainedPrototype {
             score: self.score,
             share: self.share,
             constant: self.constant,
+            vector: self.vector,
             in_favor: contributions(model, in_favor(&self.terms).take(terms)),
             against: contributions(model, against(&self.terms).take(terms)),
         }

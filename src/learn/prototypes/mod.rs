@@ -17,6 +17,7 @@ use crate::decide::vote::{
     PrototypeLearning, PrototypeTrainer, TrainingLabels, Vote, WarmStart, highest_margin,
     margins_to_scores, mix_scores,
 };
+use crate::rows::dense::VectorsView;
 use crate::rows::matrix::{Csr, row};
 use crate::threads::Threads;
 
@@ -137,21 +138,39 @@ pub(super) struct PrototypeLearner<'a> {
     pub(super) labels: &'a TrainingLabels<'a>,
     pub(super) kind: CorpusKind,
     pub(super) precision: Precision,
+    /// The factors of dense vectors to try, the preferred one first; only 0 if there are no vectors.
+    pub(super) vector_scales: &'a [f32],
     pub(super) threads: &'a Threads,
 }
 
+impl FoldRows {
+    /// Returns the rows of a fold whose queries equal its documents.
+    pub(super) fn of(rows: &Arc<Csr>) -> Self {
+        Self { documents: Arc::clone(rows), queries: Arc::clone(rows) }
+    }
+
+    /// Appends dense vectors, multiplied by `scale`, to the rows.
+    pub(super) fn with_vectors(&self, vectors: &VectorsView<'_>, scale: f32) -> Self {
+        let append = |rows: &Csr| Arc::new(vectors.append_to(&rows.view(), scale));
+        if Arc::ptr_eq(&self.documents, &self.queries) {
+            return Self::of(&append(&self.documents));
+        }
+        Self { documents: append(&self.documents), queries: append(&self.queries) }
+    }
+}
+
 impl PrototypeLearner<'_> {
-    /// Learns prototypes without the documents of each fold. `rows_of` returns the rows of a fold;
-    /// all folds have the same terms. `None` if there are too many labels.
+    /// Learns prototypes without the documents of each fold. `rows_of` returns the rows of a fold,
+    /// with dense vectors multiplied by a factor; all folds have the same columns. `None` if there are too many labels.
     ///
     /// # Errors
     /// Returns the errors of `rows_of`.
     pub(super) fn learn<E: Send>(
         &self,
         held_out: &LeaveOneOut,
-        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
+        rows_of: impl Fn(usize, f32) -> Result<FoldRows, E> + Sync,
     ) -> Result<Option<HeldOutPrototypes>, E> {
-        let Self { labels: among, kind, precision, threads } = *self;
+        let Self { labels: among, kind, precision, vector_scales, threads } = *self;
         let multi_label = kind.multi_label;
         let labels = among.sizes.len();
         let pairs = labels.saturating_mul(among.weights.len());
@@ -171,21 +190,31 @@ impl PrototypeLearner<'_> {
             return Ok(None);
         }
         let link = [1.0, if multi_label { 0.0 } else { f32::NAN }];
-        // The cost is chosen on the first fold.
-        let rows = rows_of(0)?;
+        // The cost and the factor of vectors are chosen on the first fold.
+        let [vector_scale, other_scales @ ..] = vector_scales else { return Ok(None) };
+        let mut rows = rows_of(0, *vector_scale)?;
         if labels.saturating_mul(rows.documents.cols()) > MAX_WEIGHTS {
             return Ok(None);
         }
         let concurrent = self.max_concurrent(&rows);
         let first = folds.of_fold(0, held_out.rows());
-        let of_cost = |&cost: &f32| {
-            let margins = self.by_other_folds(&rows, &first, PrototypeLearning { cost, link });
+        let evaluate = |rows: &FoldRows, cost: f32, vector_scale: f32| {
+            let learning = PrototypeLearning { cost, link, vector_scale };
+            let margins = self.by_other_folds(rows, &first, learning);
             let (_, loss) = learn_link(&margins.margins, &first.all_rows(), among, multi_label);
             (loss, margins)
         };
+        let of_cost = |&cost: &f32| evaluate(&rows, cost, *vector_scale);
         let of_costs = threads.map_few(&COSTS, concurrent, of_cost);
         let best = of_costs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-        let mut margins = best.expect("there are costs").1;
+        let (mut min_loss, mut margins) = best.expect("there are costs");
+        for &vector_scale in other_scales {
+            let scaled = rows_of(0, vector_scale)?;
+            let (loss, found) = evaluate(&scaled, margins.learning.cost, vector_scale);
+            if loss < min_loss {
+                (min_loss, margins, rows) = (loss, found, scaled);
+            }
+        }
         self.by_other_parts(&mut margins, &rows, &first);
         drop(rows);
         let learning = margins.learning;
@@ -204,7 +233,7 @@ impl PrototypeLearner<'_> {
             if of_fold.all_rows().is_empty() {
                 return Ok((Vec::new(), Vec::new()));
             }
-            let rows = rows_of(fold)?;
+            let rows = rows_of(fold, learning.vector_scale)?;
             let mut margins = self.by_other_folds(&rows, &of_fold, learning);
             self.by_other_parts(&mut margins, &rows, &of_fold);
             Ok((of_fold.all_rows(), margins.margins))
@@ -238,7 +267,7 @@ impl PrototypeLearner<'_> {
         prototypes: &mut HeldOutPrototypes,
         held_out: &LeaveOneOut,
         again: &LeaveOneOut,
-        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
+        rows_of: impl Fn(usize, f32) -> Result<FoldRows, E> + Sync,
     ) -> Result<(), E> {
         let labels = prototypes.labels;
         let learning = prototypes.learning;
@@ -252,7 +281,7 @@ impl PrototypeLearner<'_> {
         let mut index_again = vec![u32::MAX; part_of.len()];
         let link = if self.kind.multi_label { &learning.link[..] } else { &learning.link[..1] };
         let score = |&fold: &usize| {
-            let rows = rows_of(fold)?;
+            let rows = rows_of(fold, learning.vector_scale)?;
             let of_fold = folds.of_fold(fold, again.rows());
             let mut margins = self.by_other_folds(&rows, &of_fold, learning);
             self.by_other_parts(&mut margins, &rows, &of_fold);
@@ -556,13 +585,15 @@ mod tests {
             LeaveOneOut::search(view, of, k, exclusion, &|_| ()).unwrap()
         };
         let first = search(&all, Some(&near));
-        let rows_of =
-            |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
+        let rows_of = |_, _| {
+            Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) })
+        };
         let kind = CorpusKind { multi_label: false, is_chronological: false };
         let learner = PrototypeLearner {
             labels: &among,
             kind,
             precision: Precision::Full,
+            vector_scales: &[0.0],
             threads: &threads,
         };
         let right = |prototypes: &HeldOutPrototypes, is_second_time: bool| {

@@ -26,7 +26,7 @@ use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
 use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, SearchableRows, clusters, folds};
-use crate::learn::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
+use crate::learn::novelty::{HeldOutLabels, NoveltySearch};
 use crate::learn::prototypes::FoldRows;
 use crate::learn::term_weights;
 
@@ -223,6 +223,16 @@ impl std::fmt::Debug for HoldOutSearch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HoldOutSearch").field("k", &self.k).finish_non_exhaustive()
     }
+}
+
+/// Documents whose labels are held out.
+pub(in crate::learn) struct WithoutLabels {
+    /// Their neighbors among the documents with other labels.
+    pub(in crate::learn) found: LeaveOneOut,
+    /// For each of them, the share of its terms that do not occur in the other documents.
+    pub(in crate::learn) unknown: Vec<f64>,
+    /// All rows, weighted without the held-out labels.
+    pub(in crate::learn) rows: FoldRows,
 }
 
 /// The terms of a fold: which are kept, and their weights.
@@ -549,7 +559,7 @@ impl CountedDocuments {
         without: &HeldOutLabels,
         search: &NoveltySearch<'_>,
         engines: &Engines,
-    ) -> Result<NovelDocuments, SearchError> {
+    ) -> Result<WithoutLabels, SearchError> {
         let counts = &self.counts;
         let threads = engines.threads();
         let exclusion = Exclusion { only: Some(&without.rows), ..search.exclusion };
@@ -587,8 +597,8 @@ impl CountedDocuments {
         let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&query_terms));
         let unknown: Vec<f64> = rows.iter().map(unknown).collect();
         let queries = Arc::clone(weighted.queries());
-        let fold = FoldRows { documents: Arc::clone(weighted.documents()), queries };
-        Ok(without.describe(found, &unknown, Some(&fold), search, threads))
+        let rows = FoldRows { documents: Arc::clone(weighted.documents()), queries };
+        Ok(WithoutLabels { found, unknown, rows })
     }
 }
 

@@ -8,7 +8,7 @@ use super::novelty::{HeldOutLabels, NovelDocuments, NoveltySearch};
 use super::prototypes::{CorpusKind, FoldRows, HeldOutPrototypes, Precision, PrototypeLearner};
 use super::run::Run;
 use crate::decide::vote::TrainingLabels;
-use crate::rows::dense::{DensePart, Vectors};
+use crate::rows::dense::{DensePart, Metric, Vectors, VectorsView};
 use crate::rows::matrix::Csr;
 use crate::search::{Engines, Search, SearchError};
 use crate::text::tfidf::Weighting;
@@ -17,8 +17,15 @@ use crate::threads::Threads;
 mod counted;
 
 pub(super) use counted::{
-    CountedDocuments, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
+    CountedDocuments, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows,
+    WithoutLabels, labels_of,
 };
+
+/// The factors of dense vectors that are tried for prototypes, relative to terms. The lengths of term
+/// rows and vectors are 1 if the metric is angular.
+const VECTOR_SCALES: [f32; 3] = [1.0, 0.5, 2.0];
+/// The factors that are tried without terms. Larger factors have the effect of higher costs.
+const VECTOR_SCALES_WITHOUT_TERMS: [f32; 3] = [2.0, 1.0, 4.0];
 
 /// Counted documents whose terms are weighted and selected by the labels of the other folds.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +45,17 @@ pub(super) struct TrainingRows<'a> {
     /// The share of the votes that goes to neighbors found by dense vectors, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
-    /// The term rows, of length 1. `None` if they depend on the fold, or if there are dense
-    /// vectors.
+    /// The term rows, of length 1. `None` if they depend on the fold.
     pub(super) unit_rows: Option<&'a Arc<Csr>>,
+    /// The dense vectors from which prototypes can be learned. `None` if the vectors of queries
+    /// differ.
+    pub(super) prototype_vectors: Option<VectorsView<'a>>,
     /// Whether the rows do not depend on the labels of held-out documents.
     pub(super) nested: bool,
 }
 
 impl<'a> TrainingRows<'a> {
-    /// Creates rows to search by terms alone. Terms are weighted and selected by the other folds.
+    /// Creates rows to search by terms. Terms are weighted and selected by the other folds.
     pub(super) fn by_fold(by_fold: FoldWeightedDocuments<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,
@@ -55,6 +64,7 @@ impl<'a> TrainingRows<'a> {
             share: None,
             labels,
             unit_rows: None,
+            prototype_vectors: None,
             nested: true,
         }
     }
@@ -69,26 +79,36 @@ impl<'a> TrainingRows<'a> {
         dense_share: f64,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
-        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
-            let concurrent_folds = counted.max_concurrent(engines);
-            let as_new = true;
-            let search =
-                HoldOutSearch { k, exclusion, engines, as_new, concurrent_folds, progress };
-            return counted.leave_one_out(features, rows, 0..FOLDS, &search);
-        }
-        let search = |view| LeaveOneOut::search(view, rows, k, exclusion, progress);
-        let terms = self.terms.filter(|_| self.vectors.is_none() || dense_share < 1.0).map(search);
-        let vectors =
-            self.vectors.filter(|_| self.terms.is_none() || dense_share > 0.0).map(search);
-        Ok(match (terms.transpose()?, vectors.transpose()?) {
-            (Some(terms), Some(vectors)) => LeaveOneOut::combined(terms, vectors, dense_share),
-            (Some(found), None) | (None, Some(found)) => found,
-            (None, None) => LeaveOneOut::default(),
+        let search = |view, rows: &[u32]| LeaveOneOut::search(view, rows, k, exclusion, progress);
+        let by_terms = || match self.by_fold {
+            Some(FoldWeightedDocuments { counted, features, engines }) => {
+                let concurrent_folds = counted.max_concurrent(engines);
+                let as_new = true;
+                let search =
+                    HoldOutSearch { k, exclusion, engines, as_new, concurrent_folds, progress };
+                counted.leave_one_out(features, rows, 0..FOLDS, &search).map(Some)
+            }
+            None => self.terms.map(|view| search(view, rows)).transpose(),
+        };
+        let terms = if self.vectors.is_none() || dense_share < 1.0 { by_terms()? } else { None };
+        let vectors = self.vectors.filter(|_| !self.has_terms() || dense_share > 0.0);
+        let Some(vectors) = vectors else { return Ok(terms.unwrap_or_default()) };
+        Ok(match terms {
+            // Folds may have changed the order of the rows.
+            Some(terms) => {
+                let vectors = search(vectors, terms.rows())?;
+                LeaveOneOut::combined(terms, vectors, dense_share)
+            }
+            None => search(vectors, rows)?,
         })
     }
 
-    /// Scores held-out rows with prototypes that are learned without their fold. `None` if there
-    /// are only dense vectors, or too many labels.
+    fn has_terms(&self) -> bool {
+        self.terms.is_some() || self.by_fold.is_some()
+    }
+
+    /// Scores held-out rows with prototypes that are learned without their fold. `None` if the
+    /// similarities of terms are not cosines, or if there are too many labels.
     pub(super) fn prototypes(
         &self,
         found: &LeaveOneOut,
@@ -100,7 +120,7 @@ impl<'a> TrainingRows<'a> {
         if !self.has_prototype_rows() {
             return Ok(None);
         }
-        let rows_of = |fold| self.fold_rows(fold, exclusion);
+        let rows_of = |fold, scale| self.fold_rows(fold, exclusion, scale);
         let learner = self.prototype_learner(multi_label, exclusion, threads);
         PrototypeLearner { precision, ..learner }.learn(found, rows_of)
     }
@@ -116,7 +136,9 @@ impl<'a> TrainingRows<'a> {
         learner: &PrototypeLearner<'_>,
         exclusion: Exclusion<'_>,
     ) -> Result<(), SearchError> {
-        learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
+        learner.learn_again(prototypes, found, again, |fold, scale| {
+            self.fold_rows(fold, exclusion, scale)
+        })
     }
 
     /// Returns a prototype learner for these rows.
@@ -128,31 +150,60 @@ impl<'a> TrainingRows<'a> {
     ) -> PrototypeLearner<'b> {
         let is_chronological = exclusion.is_chronological;
         let kind = CorpusKind { multi_label, is_chronological };
-        PrototypeLearner { labels: &self.labels, kind, precision: Precision::Full, threads }
+        let vector_scales: &[f32] = match (self.prototype_vectors, self.has_terms()) {
+            (None, _) => &[0.0],
+            (Some(_), true) => &VECTOR_SCALES,
+            (Some(_), false) => &VECTOR_SCALES_WITHOUT_TERMS,
+        };
+        let precision = Precision::Full;
+        PrototypeLearner { labels: &self.labels, kind, precision, vector_scales, threads }
     }
 
     /// Whether there are rows from which prototypes can be learned.
     fn has_prototype_rows(&self) -> bool {
-        self.by_fold.map_or(self.unit_rows.is_some(), |_| self.searches_cosines())
+        let has_vectors = !self.has_terms() && self.prototype_vectors.is_some();
+        self.has_cosines() || self.unit_rows.is_some() || has_vectors
     }
 
     /// Whether all similarities are cosines of terms.
     pub(super) fn searches_cosines(&self) -> bool {
+        self.has_cosines() && self.vectors.is_none()
+    }
+
+    /// Whether terms depend on the fold, and their similarities are cosines.
+    fn has_cosines(&self) -> bool {
         let weighting = self.by_fold.map(|by_fold| by_fold.features.weighting);
         weighting.is_some_and(|by| by.is_cosine() && by.is_symmetric())
     }
 
-    /// Returns the rows of a fold.
-    fn fold_rows(&self, fold: usize, exclusion: Exclusion<'_>) -> Result<FoldRows, SearchError> {
-        if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
-            return counted.fold_rows(features, fold, exclusion, engines);
+    /// Returns the rows of a fold. Dense vectors are multiplied by `vector_scale`; if it is 0, they
+    /// are left out.
+    fn fold_rows(
+        &self,
+        fold: usize,
+        exclusion: Exclusion<'_>,
+        vector_scale: f32,
+    ) -> Result<FoldRows, SearchError> {
+        let rows = match (self.by_fold, self.unit_rows) {
+            (Some(FoldWeightedDocuments { counted, features, engines }), _) => {
+                counted.fold_rows(features, fold, exclusion, engines)?
+            }
+            (None, Some(rows)) => FoldRows::of(rows),
+            (None, None) => FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into()),
+        };
+        Ok(self.with_vectors(rows, vector_scale))
+    }
+
+    /// Appends dense vectors, multiplied by `scale`, to rows of terms.
+    fn with_vectors(&self, rows: FoldRows, scale: f32) -> FoldRows {
+        match self.prototype_vectors.filter(|_| scale > 0.0) {
+            Some(vectors) => rows.with_vectors(&vectors, scale),
+            None => rows,
         }
-        let rows = self.unit_rows.expect("prototypes are learned only from unit rows");
-        Ok(FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) })
     }
 
     pub(super) fn searches_both(&self) -> bool {
-        self.terms.is_some() && self.vectors.is_some()
+        self.has_terms() && self.vectors.is_some()
     }
 
     /// Repeats the search for documents that have near-duplicates, with the near-duplicates as
@@ -184,73 +235,81 @@ impl<'a> TrainingRows<'a> {
             if without.novel.is_empty() {
                 return Ok(NovelDocuments::default());
             }
-            if let Some(FoldWeightedDocuments { counted, features, engines }) = self.by_fold {
-                return counted.without_labels(features, without, search, engines);
-            }
-            let NoveltySearch { k, exclusion, dense_share, unknown_share, .. } = *search;
+            let NoveltySearch { k, exclusion, dense_share, unknown_share, prototypes, .. } =
+                *search;
             let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
             let rows = &without.novel;
-            let found = self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?;
-            let unknown: Vec<f64> = rows.iter().map(|&row| unknown_share(row)).collect();
-            let unit_rows = self
-                .unit_rows
-                .map(|rows| FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) });
+            let by_fold =
+                self.by_fold.map(|FoldWeightedDocuments { counted, features, engines }| {
+                    counted.without_labels(features, without, search, engines)
+                });
+            let (found, unknown, unit_rows) = match by_fold.transpose()? {
+                Some(WithoutLabels { found, unknown, rows: unit_rows }) => {
+                    let by_vectors = self.vectors.filter(|_| dense_share > 0.0);
+                    let vectors = by_vectors
+                        .map(|view| LeaveOneOut::search(view, rows, k, exclusion, &|_| ()));
+                    let found = match vectors.transpose()? {
+                        Some(vectors) => LeaveOneOut::combined(found, vectors, dense_share),
+                        None => found,
+                    };
+                    (found, unknown, Some(unit_rows))
+                }
+                None => {
+                    let found = self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?;
+                    let unknown = rows.iter().map(|&row| unknown_share(row)).collect();
+                    (found, unknown, self.unit_rows.map(FoldRows::of))
+                }
+            };
+            let scale = prototypes.map_or(0.0, |learning| learning.vector_scale);
+            let no_terms = || FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into());
+            let unit_rows = unit_rows.or_else(|| self.prototype_vectors.map(|_| no_terms()));
+            let unit_rows = unit_rows.map(|rows| self.with_vectors(rows, scale));
             Ok(without.describe(found, &unknown, unit_rows.as_ref(), search, threads))
         };
         HeldOutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
     }
 }
 
-/// The engines over training rows while a model is tuned.
+/// The search of training documents by dense vectors while a model is tuned.
 #[derive(Debug)]
-pub(super) struct TrainingEngines<'a> {
-    weighted: &'a WeightedRows,
-    part: Option<&'a DensePart>,
-    terms: Option<Arc<dyn Search>>,
-    vectors: Option<Arc<dyn Search>>,
+pub(super) struct VectorSearch<'a> {
+    part: &'a DensePart,
+    engine: Arc<dyn Search>,
     /// The dense vectors as queries, if they differ from the document vectors.
     queries: Option<Vectors>,
-    /// Whether the rows are independent of labels.
-    nested: bool,
 }
 
-impl<'a> TrainingEngines<'a> {
-    /// Builds the engines that the options need.
+impl<'a> VectorSearch<'a> {
+    /// Builds the engine. `weighted` are the rows that were projected to vectors, if they were.
     pub(super) fn new(
         run: &Run<'_>,
-        weighted: &'a WeightedRows,
+        weighted: &WeightedRows,
         weighting: Weighting,
-        part: Option<&'a DensePart>,
-        nested: bool,
+        part: &'a DensePart,
     ) -> Result<Self, SearchError> {
-        let by_terms = run.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
-        let terms = by_terms.then(|| run.engines.engine(weighted.documents())).transpose()?;
-        let vectors = part.map(|part| run.engines.dense(part)).transpose()?;
-        let projection = part.and_then(DensePart::projection);
-        let queries = projection.filter(|_| !weighting.is_symmetric()).map(|projection| {
+        let engine = run.engines.dense(part)?;
+        let queries = part.projection().filter(|_| !weighting.is_symmetric()).map(|projection| {
             let rows = weighted.queries().view();
             let values = projection.project_all(&rows, run.threads());
             Vectors::new(projection.dimension(), values)
         });
-        let queries = queries.transpose()?;
-        Ok(Self { weighted, part, terms, vectors, queries, nested })
+        Ok(Self { part, engine, queries: queries.transpose()? })
     }
 
-    /// Returns the rows to be searched.
-    pub(super) fn rows<'b>(
-        &'b self,
-        labels: TrainingLabels<'b>,
-        share: Option<f64>,
-    ) -> TrainingRows<'b> {
-        let terms = self.terms.as_deref().map(|engine| {
-            let queries = (&**self.weighted.queries()).into();
-            SearchableRows { engine, queries }
-        });
-        let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
-            let queries = self.queries.as_ref().unwrap_or(part.vectors());
-            SearchableRows { engine, queries: queries.view().into() }
-        });
-        let nested = self.nested;
-        TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }
+    /// Returns the vectors as rows to search.
+    pub(super) fn rows(&self) -> SearchableRows<'_> {
+        let queries = self.queries.as_ref().unwrap_or(self.part.vectors());
+        SearchableRows { engine: &*self.engine, queries: queries.view().into() }
     }
+
+    /// Returns the vectors from which prototypes can be learned.
+    pub(super) fn prototype_vectors(&self) -> Option<VectorsView<'_>> {
+        prototype_vectors(self.part).filter(|_| self.queries.is_none())
+    }
+}
+
+/// Returns the vectors of a model from which prototypes can be learned. Vectors of other metrics have
+/// any length, which prototypes would have to learn to ignore.
+pub(super) fn prototype_vectors(part: &DensePart) -> Option<VectorsView<'_>> {
+    (part.spec().metric == Metric::Angular).then(|| part.vectors().view())
 }

@@ -1,6 +1,6 @@
 //! Collections of dense vectors, owned and borrowed.
 
-use crate::rows::matrix::{Array, Csr, CsrBuilder};
+use crate::rows::matrix::{Array, Csr, CsrBuilder, CsrView};
 
 /// The error for values that cannot be divided into complete rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +69,29 @@ impl<'a> VectorsView<'a> {
         }
         rows.build(self.dimension)
     }
+
+    /// Appends each vector, multiplied by `scale`, to the row of `rows` with the same number, as
+    /// additional columns. Zeros are left out.
+    pub(crate) fn append_to(&self, rows: &CsrView<'_>, scale: f32) -> Csr {
+        let first = u32::try_from(rows.cols()).expect("fewer than 2^32 columns");
+        let mut joined = CsrBuilder::with_capacity(rows.rows(), rows.nnz() + self.values.len());
+        for ((columns, values), vector) in rows.iter().zip(self.iter()) {
+            let terms = columns.iter().copied().zip(values.iter().copied());
+            joined.push_row(terms.chain(scaled_entries(vector, first, scale)));
+        }
+        joined.build(rows.cols() + self.dimension)
+    }
+}
+
+/// Returns the nonzero values of a vector, multiplied by `scale`, with their columns. The first
+/// value is in column `first`.
+pub(crate) fn scaled_entries(
+    vector: &[f32],
+    first: u32,
+    scale: f32,
+) -> impl Iterator<Item = (u32, f32)> {
+    let scaled = (first..).zip(vector.iter().map(move |value| value * scale));
+    scaled.filter(|&(_, value)| value != 0.0)
 }
 
 /// Vectors of the same dimension, in row-major order, in memory or mapped from a model file.

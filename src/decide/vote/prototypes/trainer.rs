@@ -186,6 +186,7 @@ impl PrototypeTrainer<'_> {
             weights: weights.into(),
             offsets: hyperplanes.into_iter().map(offset).collect::<Vec<f32>>().into(),
             link: link.into(),
+            vector_scale: self.learning.vector_scale,
         }
     }
 }
@@ -210,7 +211,8 @@ mod tests {
     use crate::rows::matrix::{Csr, CsrBuilder};
 
     const TERMS: u32 = 8;
-    const SINGLE_LABEL: PrototypeLearning = PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN] };
+    const SINGLE_LABEL: PrototypeLearning =
+        PrototypeLearning { cost: 1.0, link: [2.0, f32::NAN], vector_scale: 0.0 };
 
     /// Returns thirty rows with three labels. Most terms of a row are among the three terms of its
     /// label.

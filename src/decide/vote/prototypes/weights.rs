@@ -7,7 +7,8 @@ use crate::rows::matrix::Array;
 /// Label prototypes: for each label, a weight per term and a constant.
 ///
 /// The *margin* of a label is the constant plus the product of the document's and the prototype's
-/// term weights, summed over the document's terms. Margins are converted to scores from 0 to 1. In
+/// term weights, summed over the document's terms. If the prototypes use dense vectors, the values of
+/// the document's vector are further columns. Margins are converted to scores from 0 to 1. In
 /// single-label mode, the score is the softmax exp(a m) / Σ exp(a m). In multi-label mode, it is
 /// the logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, the final score is
 /// a weighted mean. Prototypes have weight SHARE, and the neighbors' votes have the rest. Only
@@ -30,6 +31,9 @@ pub struct Prototypes {
     pub(crate) offsets: Array<f32>,
     /// C, then the parameters that convert margins to scores: a and, in multi-label mode, b.
     pub(crate) link: Array<f32>,
+    /// The factor of the dense vectors; 0 if the prototypes do not use them. The columns of a
+    /// vector follow those of the terms.
+    pub(crate) vector_scale: f32,
 }
 
 /// The parameters for learning prototypes.
@@ -39,13 +43,16 @@ pub(crate) struct PrototypeLearning {
     pub(crate) cost: f32,
     /// The parameters a and b that convert margins to scores. In single-label mode, b is NaN.
     pub(crate) link: [f32; 2],
+    /// See [`Prototypes::vector_scale`].
+    pub(crate) vector_scale: f32,
 }
 
 impl Prototypes {
     /// Returns the parameters with which the prototypes were learned.
     pub(crate) fn learning(&self) -> PrototypeLearning {
         let [cost, a] = [0, 1].map(|index| self.link.get(index).copied().unwrap_or(1.0));
-        PrototypeLearning { cost, link: [a, self.link.get(2).copied().unwrap_or(f32::NAN)] }
+        let b = self.link.get(2).copied().unwrap_or(f32::NAN);
+        PrototypeLearning { cost, link: [a, b], vector_scale: self.vector_scale }
     }
 
     /// Returns the margin of each label for a weighted row, or infinity for a label without a
@@ -74,6 +81,11 @@ impl Prototypes {
         let mut margins = self.margins(terms, weights);
         margins_to_scores(&mut margins, &self.link[1..]);
         margins.into_iter().map(|score| score.is_finite().then_some(score)).collect()
+    }
+
+    /// Whether the prototypes use dense vectors.
+    pub(crate) fn use_vectors(&self) -> bool {
+        self.vector_scale > 0.0
     }
 
     /// Whether a label has a prototype.
@@ -157,17 +169,18 @@ impl Prototypes {
             weights: weights.into(),
             offsets: order.iter().map(offset).collect::<Vec<f32>>().into(),
             link: self.link.clone(),
+            vector_scale: self.vector_scale,
         }
     }
 
-    /// Checks the values for a model with these numbers of terms and labels. The error names the
-    /// first problem.
-    pub(crate) fn check(&self, terms: usize, labels: usize) -> Result<(), &'static str> {
+    /// Checks the values for these numbers of columns and labels. The columns are the terms, and the
+    /// values of a vector if the prototypes use vectors. The error names the first problem.
+    pub(crate) fn check(&self, columns: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let has_valid_bounds = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(entries as u64))
             && self.starts.is_sorted()
-            && self.starts.len() == terms + 1;
+            && self.starts.len() == columns + 1;
         if !has_valid_bounds || self.weights.len() != entries {
             return Err("the bounds do not span the prototype weights");
         }
@@ -186,7 +199,9 @@ impl Prototypes {
         }
         let is_finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let has_valid_offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);
-        if is_finite(&self.weights) && is_finite(&self.link) && has_valid_offsets {
+        let has_valid_scale = self.vector_scale >= 0.0 && self.vector_scale.is_finite();
+        let has_valid_link = is_finite(&self.link) && has_valid_scale;
+        if is_finite(&self.weights) && has_valid_link && has_valid_offsets {
             Ok(())
         } else {
             Err("a value is not finite")

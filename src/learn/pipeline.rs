@@ -369,14 +369,15 @@ impl Pipeline<'_> {
         let scored_as_new =
             as_new.as_ref().map(|found| HeldOutScores::new(found, labels, chosen, threads));
         let documents: Vec<_> = scored_as_new.as_ref().unwrap_or(held_out).documents().collect();
-        let calibrations = probabilities::by_fold(&documents, labels, self.unknown_share);
+        // The same calibration is used for known, novel and new documents: if nearly all documents
+        // get the highest probability, its value must not differ between them.
         let known = documents.iter().map(|document| {
             let &HeldOutDocument { row, fold, voters, ref scores, .. } = document;
             let unknown = (self.unknown_share)(row);
             let votes = Votes { scores, supporters: &[], voters, unknown };
             let evidence = DocumentEvidence {
                 unknown_share: unknown,
-                probability: calibrations[fold].highest_probability(votes, &labels),
+                probability: voting.calibration.highest_probability(votes, &labels),
                 margin: prototypes.and_then(|prototypes| prototypes.highest_margin(row)),
             };
             KnownDocument { row, fold, voters, evidence }

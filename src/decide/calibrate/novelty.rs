@@ -132,6 +132,9 @@ const VALUES: usize = 9;
 const MARGIN_VALUES: usize = 4;
 /// Number of nearest neighbors from which additional values are computed.
 const CLOSEST_NEIGHBORS: usize = 5;
+/// The signs of the weights after the constant, with and without prototypes. A weight of the wrong
+/// sign is set to 0: no document is novel because its label is certain or its terms are known.
+const SIGNS: [f64; VALUES - 1] = [-1.0, 1.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
 /// The ridge penalty on the weights, per document.
 const RIDGE_PER_DOCUMENT: f64 = 0.2;
 
@@ -196,6 +199,9 @@ impl NoveltyScore {
         let ridge = RIDGE_PER_DOCUMENT * observations.len() as f64;
         let mut weights = logistic::fit_weights(&observations, ridge.max(1.0)).to_vec();
         weights.truncate(learned.weights.len());
+        for (weight, sign) in weights.iter_mut().skip(1).zip(SIGNS) {
+            *weight = if *weight * sign > 0.0 { *weight } else { 0.0 };
+        }
         learned.weights = weights.into();
         learned
     }

@@ -34,7 +34,7 @@ impl DocumentVectors {
         prototypes: &Prototypes,
     ) -> PrototypeRow<'_> {
         let (columns, values) =
-            if model.searches_terms() { self.rows.row(document) } else { Default::default() };
+            if model.prototype_terms() > 0 { self.rows.row(document) } else { Default::default() };
         let vectors = self.dense.as_ref().zip(model.dense()).filter(|_| prototypes.use_vectors());
         let Some((vectors, part)) = vectors else {
             return PrototypeRow { columns: columns.into(), values: values.into() };
@@ -43,8 +43,7 @@ impl DocumentVectors {
         if part.spec().metric == Metric::Angular {
             normalize(&mut vector);
         }
-        let terms = if model.searches_terms() { model.vocabulary().len() } else { 0 };
-        let first = u32::try_from(terms).expect("fewer than 2^32 terms");
+        let first = u32::try_from(model.prototype_terms()).expect("fewer than 2^32 terms");
         let of_vector = scaled_entries(&vector, first, prototypes.vector_scale);
         let terms = columns.iter().copied().zip(values.iter().copied());
         let (columns, values): (Vec<u32>, Vec<f32>) = terms.chain(of_vector).unzip();

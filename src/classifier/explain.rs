@@ -355,7 +355,7 @@ fn add_prototypes(
     let Some(prototypes) = model.prototypes().filter(|_| share > 0.0) else { return };
     let row = vectors.prototype_row(document, model, prototypes);
     let scores = prototypes.scores(&row.columns, &row.values);
-    let term_count = if model.searches_terms() { model.vocabulary().len() } else { 0 };
+    let term_count = model.prototype_terms();
     for label in labels {
         label.prototype = scores[label.label as usize].map(|score| {
             let (contributions, constant) =

@@ -31,6 +31,9 @@ const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0
 /// gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 
+/// Maximum number of held-out documents for which prototypes of vectors are preferred to neighbors.
+const MAX_DOCUMENTS_FOR_PREFERENCE: usize = 1_000;
+
 /// The training documents that are held out, and the data about them that the learners need.
 pub(super) struct Pipeline<'a> {
     pub(super) run: &'a Run<'a>,
@@ -257,10 +260,20 @@ impl Pipeline<'_> {
             };
             let trials = trials.run(&tuned, learning);
             let value = |trial: &Trial| grid.objective.of(trial.metrics);
-            let min_value = value(&tuned.best) + MIN_GAIN;
-            if let Some(&(best, how)) =
-                trials.first().filter(|(trial, _)| value(trial) >= min_value)
-            {
+            let share = value(&tuned.best);
+            // With few documents, prototypes of vectors are preferred to neighbors unless neighbors
+            // are clearly better.
+            let prefers_prototypes = prototypes.learning().vector_scale > 0.0
+                && found.len() <= MAX_DOCUMENTS_FOR_PREFERENCE;
+            let error = libm::sqrt(share * (1.0 - share) / found.len().max(1) as f64);
+            let min_value = if prefers_prototypes { share - error / 2.0 } else { share + MIN_GAIN };
+            let mut good = trials.iter().filter(|(trial, _)| value(trial) >= min_value);
+            let order = |(a, _): &&(Trial, _), (b, _): &&(Trial, _)| {
+                let by_share = a.vote.prototypes.total_cmp(&b.vote.prototypes);
+                by_share.then(value(a).total_cmp(&value(b)))
+            };
+            let chosen = if prefers_prototypes { good.max_by(order) } else { good.next() };
+            if let Some(&(best, how)) = chosen {
                 tuned.best = best;
                 learning = how;
             }

@@ -240,7 +240,7 @@ impl Model {
     ) -> Self {
         self.arrays.prototypes = learning.map(|learning| {
             let no_terms;
-            let terms = if self.searches_terms() {
+            let terms = if self.prototype_terms() > 0 {
                 self.rows().view()
             } else {
                 no_terms = Csr::without_columns(self.rows().rows());

@@ -171,10 +171,12 @@ impl Model {
         let prototypes = arrays.prototypes.as_ref();
         let terms = arrays.vocabulary.len();
         let dimension = settings.dense.as_ref().map_or(0, |dense| dense.dimension as usize);
+        let weighting = settings.weighting;
+        let has_cosines = weighting.is_cosine() && weighting.is_symmetric();
         let searches_terms = settings.dense.as_ref().is_none_or(|dense| !dense.alone);
         let columns = |prototypes: &Prototypes| {
             let vector = if prototypes.use_vectors() { dimension } else { 0 };
-            if searches_terms { terms + vector } else { vector }
+            if searches_terms && has_cosines { terms + vector } else { vector }
         };
         if let Some(Err(what)) =
             prototypes.map(|prototypes| prototypes.check(columns(prototypes), labels))

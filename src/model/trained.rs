@@ -132,6 +132,14 @@ impl Model {
         self.dense().is_some() && (self.settings.dense_share > 0.0 || of_prototypes)
     }
 
+    /// The number of columns of terms from which label prototypes are learned. Without cosines of
+    /// terms, prototypes are learned from dense vectors alone.
+    pub(crate) fn prototype_terms(&self) -> usize {
+        let weighting = self.settings.weighting;
+        let has_cosines = weighting.is_cosine() && weighting.is_symmetric();
+        if self.searches_terms() && has_cosines { self.vocabulary().len() } else { 0 }
+    }
+
     /// Whether both terms and dense vectors are searched and share the votes.
     pub fn searches_both(&self) -> bool {
         self.searches_terms() && self.dense().is_some()

@@ -150,7 +150,8 @@ impl<'a> TrainingRows<'a> {
     ) -> PrototypeLearner<'b> {
         let is_chronological = exclusion.is_chronological;
         let kind = CorpusKind { multi_label, is_chronological };
-        let vector_scales: &[f32] = match (self.prototype_vectors, self.has_terms()) {
+        let has_terms = self.has_cosines() || self.unit_rows.is_some();
+        let vector_scales: &[f32] = match (self.prototype_vectors, has_terms) {
             (None, _) => &[0.0],
             (Some(_), true) => &VECTOR_SCALES,
             (Some(_), false) => &VECTOR_SCALES_WITHOUT_TERMS,
@@ -161,8 +162,7 @@ impl<'a> TrainingRows<'a> {
 
     /// Whether there are rows from which prototypes can be learned.
     fn has_prototype_rows(&self) -> bool {
-        let has_vectors = !self.has_terms() && self.prototype_vectors.is_some();
-        self.has_cosines() || self.unit_rows.is_some() || has_vectors
+        self.has_cosines() || self.unit_rows.is_some() || self.prototype_vectors.is_some()
     }
 
     /// Whether all similarities are cosines of terms.
@@ -185,11 +185,13 @@ impl<'a> TrainingRows<'a> {
         vector_scale: f32,
     ) -> Result<FoldRows, SearchError> {
         let rows = match (self.by_fold, self.unit_rows) {
-            (Some(FoldWeightedDocuments { counted, features, engines }), _) => {
+            (Some(FoldWeightedDocuments { counted, features, engines }), _)
+                if self.has_cosines() =>
+            {
                 counted.fold_rows(features, fold, exclusion, engines)?
             }
-            (None, Some(rows)) => FoldRows::of(rows),
-            (None, None) => FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into()),
+            (_, Some(rows)) => FoldRows::of(rows),
+            (_, None) => FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into()),
         };
         Ok(self.with_vectors(rows, vector_scale))
     }
@@ -262,6 +264,7 @@ impl<'a> TrainingRows<'a> {
             };
             let scale = prototypes.map_or(0.0, |learning| learning.vector_scale);
             let no_terms = || FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into());
+            let unit_rows = unit_rows.filter(|_| self.by_fold.is_none() || self.has_cosines());
             let unit_rows = unit_rows.or_else(|| self.prototype_vectors.map(|_| no_terms()));
             let unit_rows = unit_rows.map(|rows| self.with_vectors(rows, scale));
             Ok(without.describe(found, &unknown, unit_rows.as_ref(), search, threads))

@@ -47,7 +47,7 @@ fn out_of_distribution_documents_are_refused() {
     let mixed =
         "{\"text\": \"guitar bread comet derailleur compiler orbit\", \"labels\": [\"mixture\"]}\n";
     let more = folder.write("more.jsonl", mixed.repeat(6));
-    let asked = folder.write("asked.txt", "bread guitar\n");
+    let asked = folder.write("asked.txt", "bread guitar volcano glacier\n");
     let other = folder.at("other.model");
     let train_other = ["train", TRAIN, "-o", text(&other), "--tune=votes", "-k", "5"];
     ok(&[&train_other[..], &["--abstain", "foreign=50%"]].concat());

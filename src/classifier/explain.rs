@@ -173,7 +173,7 @@ pub fn explain_until(
         let voters = found.get(query).first(options.k.get());
         let neighbors = explain_neighbors(model, voters, options, query_row);
         let mut labels = explain_labels(model, &prediction, &neighbors, &options.decision);
-        add_prototypes(model, options, (&vectors, query), &mut labels);
+        add_prototypes(model, options, &vectors, query, &mut labels);
         explanations.push(Explanation {
             prediction,
             unknown: unknown_terms(model, &document.content),
@@ -348,7 +348,8 @@ fn evidence(
 fn add_prototypes(
     model: &Model,
     options: &ClassifyOptions,
-    (vectors, document): (&DocumentVectors, usize),
+    vectors: &DocumentVectors,
+    document: usize,
     labels: &mut [ExplainedLabel],
 ) {
     let share = options.vote.prototypes;

@@ -96,7 +96,8 @@ impl Classifier {
             {
                 let dimension = part.vectors().dimension();
                 let first_column = self.model.first_column();
-                let needs_vectors = self.model.needs_vectors();
+                let dense_share = self.model.settings().dense_share;
+                let needs_vectors = self.model.needs_vectors(dense_share);
                 match given_vector(document, dimension, first_column, &mut dense) {
                     // A vector may be missing if it is not used.
                     Err(Problem::NoVector) if !needs_vectors => {

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::held_out::{ExcludedNeighbors, Exclusion, LeaveOneOut, held_out_rows};
+use super::held_out::{ExcludedNeighbors, Exclusion, FOLDS, LeaveOneOut, held_out_rows};
 use super::held_out_scores::{ChosenVote, HeldOutDocument, HeldOutScores};
 use super::novelty::{
     DocumentEvidence, KnownDocument, NoveltyOptions, NoveltySearch, NoveltyVoting,
@@ -17,8 +17,10 @@ use super::votes::{
     try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport, abstention, novelty, probabilities, votes};
-use crate::decide::calibrate::{NoveltyLimit, NoveltyScore, TrainingProfile, Votes};
-use crate::decide::decision::Rule;
+use crate::decide::calibrate::{
+    ConfidenceLimit, NoveltyLimit, NoveltyScore, TrainingProfile, Votes,
+};
+use crate::decide::decision::{Decision, Rule};
 use crate::decide::objective::ExpectedMetrics;
 use crate::decide::vote::Vote;
 use crate::model::{Learned, TrainSettings};
@@ -130,12 +132,7 @@ impl Pipeline<'_> {
         let of_batch = by_batch.then_some(ExpectedMetrics { metrics, intervals: None });
         let ExpectedMetrics { metrics, intervals } =
             of_batch.unwrap_or_else(|| expected(&held_out));
-        let limit = options.target_error.map(|target| {
-            abstention::learn(scores, &decisions, labels, target, self.unknown_share)
-        });
-        if let Some(limit) = &limit {
-            self.run.report(Event::Abstention(limit));
-        }
+        let limit = self.learn_abstention(scores, &decisions);
         let best = voting.tuned.best;
         let votes = voting
             .learning
@@ -148,9 +145,6 @@ impl Pipeline<'_> {
             labels,
         };
         let novelty = self.learn_novelty(&found, &held_out, voting.chosen(), voting_of_novel)?;
-        if let Some((limit, _)) = &novelty {
-            self.run.report(Event::Novelty(limit));
-        }
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             scope: self.tuning.scope,
@@ -349,6 +343,20 @@ impl Pipeline<'_> {
         None
     }
 
+    /// Learns the confidence limit below which the model abstains, if the options request it.
+    /// `decisions` has one decision per fold.
+    fn learn_abstention(
+        &self,
+        scores: &HeldOutScores<'_>,
+        decisions: &[Decision; FOLDS],
+    ) -> Option<ConfidenceLimit> {
+        let target = self.run.options.target_error?;
+        let labels = self.rows.labels;
+        let limit = abstention::learn(scores, decisions, labels, target, self.unknown_share);
+        self.run.report(Event::Abstention(&limit));
+        Some(limit)
+    }
+
     /// Learns the limit of the novelty score above which documents are rejected, if the options
     /// request it. `found` are the neighbors of the documents of `held_out`.
     fn learn_novelty(
@@ -397,7 +405,9 @@ impl Pipeline<'_> {
         });
         let known: Vec<_> = known.collect();
         let learned = novelty::learn(&known, found, &novel, &labels, NoveltyOptions { k, target });
-        learned.map(Some).ok_or(TrainError::NoNovelDocuments)
+        let learned = learned.ok_or(TrainError::NoNovelDocuments)?;
+        self.run.report(Event::Novelty(&learned.0));
+        Ok(Some(learned))
     }
 
     /// Restricts a grid to the k and the vote that the options set.

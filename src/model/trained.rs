@@ -125,11 +125,11 @@ impl Model {
         self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
     }
 
-    /// Whether predictions need the dense vectors of documents: they are searched, or the label
-    /// prototypes use them.
-    pub fn needs_vectors(&self) -> bool {
+    /// Whether predictions need the dense vectors of documents: vectors have a share of the votes,
+    /// or the label prototypes use them.
+    pub fn needs_vectors(&self, dense_share: f64) -> bool {
         let of_prototypes = self.prototypes().is_some_and(Prototypes::use_vectors);
-        self.dense().is_some() && (self.settings.dense_share > 0.0 || of_prototypes)
+        self.dense().is_some() && (dense_share > 0.0 || of_prototypes)
     }
 
     /// The number of columns of terms from which label prototypes are learned. Without cosines of

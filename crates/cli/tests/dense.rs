@@ -325,6 +325,59 @@ fn terms_and_vectors_together() {
     assert!(predict("t", "") == room.ok("classify predict t te.vectors -q --with scores"));
 }
 
+/// In vectors with much noise, prototypes recognize labels better than neighbors do.
+#[test]
+fn prototypes_of_vectors() {
+    const NOISE: usize = 20;
+    let room = TestFolder::empty();
+    let mut random = Random::new(8);
+    let mut lines = |count: usize| -> String {
+        let line = |_| {
+            let vector: Vec<f64> = (0..NOISE).map(|_| random.unit() * 2.0 - 1.0).collect();
+            let label = usize::from(vector[0] + vector[1] + vector[2] > 0.0);
+            let words = [0; 5].map(|_| format!("w{}", random.below(40))).join(" ");
+            format!("{{\"text\": \"{words}\", \"v\": {vector:?}, \"label\": \"x{label}\"}}\n")
+        };
+        (0..count).map(line).collect()
+    };
+    fs::write(room.at("train.jsonl"), lines(1_200)).unwrap();
+    fs::write(room.at("test.jsonl"), lines(400)).unwrap();
+    let accuracy = |model: &str| {
+        room.ok(&format!("classify evaluate {model} test.jsonl -q --json r.json"));
+        let json = fs::read_to_string(room.at("r.json")).unwrap();
+        serde_json::from_str::<Value>(&json).unwrap()["accuracy"].as_f64().unwrap()
+    };
+    for features in ["dense", "tfidf+dense", "tfidf+dense --weighting bm25"] {
+        let train = format!("classify train train.jsonl --vector-field v --features {features} -q");
+        room.ok(&format!("{train} -k 20 --vote similarity -o neighbors"));
+        room.ok(&format!("{train} --tune=votes --abstain target-error=10% -o tuned"));
+        assert!(room.ok("classify info tuned").contains("/prototypes:"), "{features}");
+        let [neighbors, tuned] = ["neighbors", "tuned"].map(&accuracy);
+        assert!(tuned > 0.9 && tuned > neighbors + 0.05, "{features}: {neighbors} {tuned}");
+        let explained = room.ok("head -1 test.jsonl | classify explain tuned - -q");
+        assert!(explained.contains(", the vector "), "{explained}");
+        // A vectors file gives the same predictions.
+        room.ok("classify vectorize tuned test.jsonl -q -o te.vectors");
+        let predicted = room.ok("classify predict tuned test.jsonl -q --with scores");
+        assert!(predicted == room.ok("classify predict tuned te.vectors -q --with scores"));
+        // Tuning again learns prototypes of vectors again.
+        room.ok("classify tune tuned -q -o again");
+        assert!(room.ok("classify info again").contains("/prototypes:"), "{features}");
+        assert!(accuracy("again") > 0.9, "{features}");
+    }
+    // The vectors are needed even if they do not vote.
+    let train = "classify train train.jsonl --vector-field v --features tfidf+dense --tune=votes";
+    room.ok(&format!("{train} --dense-share 0 -q -o silent"));
+    assert!(accuracy("silent") > 0.8);
+    let mut messages = Messages::new(room.path());
+    room.fails(&mut messages, 3, "echo '{\"text\": \"w1\"}' | classify predict silent - -q");
+    // Vectors of any length are searched, but not used by prototypes.
+    room.ok(
+        "classify train train.jsonl --vector-field v --metric euclidean --tune=votes -q -o any",
+    );
+    assert!(!room.ok("classify info any").contains("/prototypes:"));
+}
+
 #[test]
 fn word_vectors() {
     let room = TestFolder::empty();

@@ -86,8 +86,9 @@ impl HeldOutLabels {
                 prototypes.mix_into(terms, weights, voting.vote.prototypes, &mut scores);
                 margin = prototypes.highest_margin(terms, weights);
             }
-            let votes = Votes { scores: &scores, supporters: &[], voters, unknown: unknown_share };
-            let probability = voting.calibration.highest_probability(votes, &voting.labels);
+            let outcome =
+                Votes { scores: &scores, supporters: &[], voters, unknown: unknown_share };
+            let probability = voting.calibration.highest_probability(outcome, &voting.labels);
             DocumentEvidence { unknown_share, probability, margin }
         };
         let evidence = unknown.iter().enumerate().map(describe).collect();

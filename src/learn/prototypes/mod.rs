@@ -138,7 +138,7 @@ pub(super) struct PrototypeLearner<'a> {
     pub(super) labels: &'a TrainingLabels<'a>,
     pub(super) kind: CorpusKind,
     pub(super) precision: Precision,
-    /// The factors of dense vectors to try, the preferred one first; only 0 if there are no vectors.
+    /// The factors of dense vectors to try, the preferred one first; 0 if there are no vectors.
     pub(super) vector_scales: &'a [f32],
     pub(super) threads: &'a Threads,
 }
@@ -161,7 +161,8 @@ impl FoldRows {
 
 impl PrototypeLearner<'_> {
     /// Learns prototypes without the documents of each fold. `rows_of` returns the rows of a fold,
-    /// with dense vectors multiplied by a factor; all folds have the same columns. `None` if there are too many labels.
+    /// with dense vectors multiplied by a factor; all folds have the same columns. `None` if there
+    /// are too many labels.
     ///
     /// # Errors
     /// Returns the errors of `rows_of`.

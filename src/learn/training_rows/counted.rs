@@ -231,8 +231,8 @@ pub(in crate::learn) struct WithoutLabels {
     pub(in crate::learn) found: LeaveOneOut,
     /// For each of them, the share of its terms that do not occur in the other documents.
     pub(in crate::learn) unknown: Vec<f64>,
-    /// All rows, weighted without the held-out labels.
-    pub(in crate::learn) rows: FoldRows,
+    /// All rows of terms, weighted without the held-out labels.
+    pub(in crate::learn) rows: Option<FoldRows>,
 }
 
 /// The terms of a fold: which are kept, and their weights.
@@ -597,7 +597,7 @@ impl CountedDocuments {
         let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&query_terms));
         let unknown: Vec<f64> = rows.iter().map(unknown).collect();
         let queries = Arc::clone(weighted.queries());
-        let rows = FoldRows { documents: Arc::clone(weighted.documents()), queries };
+        let rows = Some(FoldRows { documents: Arc::clone(weighted.documents()), queries });
         Ok(WithoutLabels { found, unknown, rows })
     }
 }

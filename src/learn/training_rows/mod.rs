@@ -21,8 +21,8 @@ pub(super) use counted::{
     WithoutLabels, labels_of,
 };
 
-/// The factors of dense vectors that are tried for prototypes, relative to terms. The lengths of term
-/// rows and vectors are 1 if the metric is angular.
+/// The factors of dense vectors that are tried for prototypes. Rows of terms and vectors have
+/// length 1.
 const VECTOR_SCALES: [f32; 3] = [1.0, 0.5, 2.0];
 /// The factors that are tried without terms. Larger factors have the effect of higher costs.
 const VECTOR_SCALES_WITHOUT_TERMS: [f32; 3] = [2.0, 1.0, 4.0];
@@ -241,27 +241,22 @@ impl<'a> TrainingRows<'a> {
                 *search;
             let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
             let rows = &without.novel;
-            let by_fold =
-                self.by_fold.map(|FoldWeightedDocuments { counted, features, engines }| {
-                    counted.without_labels(features, without, search, engines)
-                });
-            let (found, unknown, unit_rows) = match by_fold.transpose()? {
-                Some(WithoutLabels { found, unknown, rows: unit_rows }) => {
-                    let by_vectors = self.vectors.filter(|_| dense_share > 0.0);
-                    let vectors = by_vectors
-                        .map(|view| LeaveOneOut::search(view, rows, k, exclusion, &|_| ()));
-                    let found = match vectors.transpose()? {
-                        Some(vectors) => LeaveOneOut::combined(found, vectors, dense_share),
-                        None => found,
-                    };
-                    (found, unknown, Some(unit_rows))
+            let of_fold = match self.by_fold {
+                Some(FoldWeightedDocuments { counted, features, engines }) => {
+                    let mut of_fold = counted.without_labels(features, without, search, engines)?;
+                    if let Some(view) = self.vectors.filter(|_| dense_share > 0.0) {
+                        let vectors = LeaveOneOut::search(view, rows, k, exclusion, &|_| ())?;
+                        of_fold.found = LeaveOneOut::combined(of_fold.found, vectors, dense_share);
+                    }
+                    of_fold
                 }
-                None => {
-                    let found = self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?;
-                    let unknown = rows.iter().map(|&row| unknown_share(row)).collect();
-                    (found, unknown, self.unit_rows.map(FoldRows::of))
-                }
+                None => WithoutLabels {
+                    found: self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?,
+                    unknown: rows.iter().map(|&row| unknown_share(row)).collect(),
+                    rows: self.unit_rows.map(FoldRows::of),
+                },
             };
+            let WithoutLabels { found, unknown, rows: unit_rows } = of_fold;
             let scale = prototypes.map_or(0.0, |learning| learning.vector_scale);
             let no_terms = || FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into());
             let unit_rows = unit_rows.filter(|_| self.by_fold.is_none() || self.has_cosines());
@@ -311,8 +306,8 @@ impl<'a> VectorSearch<'a> {
     }
 }
 
-/// Returns the vectors of a model from which prototypes can be learned. Vectors of other metrics have
-/// any length, which prototypes would have to learn to ignore.
+/// Returns the vectors of a model from which prototypes can be learned. `None` if vectors may have
+/// any length, because the metric is not angular.
 pub(super) fn prototype_vectors(part: &DensePart) -> Option<VectorsView<'_>> {
     (part.spec().metric == Metric::Angular).then(|| part.vectors().view())
 }

@@ -151,3 +151,20 @@ impl Vectors {
         &self.values
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_are_appended_as_columns() {
+        let mut terms = CsrBuilder::default();
+        terms.push_slices(&[0, 2], &[0.5, 0.25]);
+        terms.push_slices(&[], &[]);
+        let vectors = Vectors::new(2, vec![1.0, 0.0, -2.0, 4.0]).expect("two rows");
+        let joined = vectors.view().append_to(&terms.build(3).view(), 0.5);
+        assert_eq!(joined.cols(), 5);
+        assert_eq!(joined.row(0), (&[0, 2, 3][..], &[0.5, 0.25, 0.5][..]));
+        assert_eq!(joined.row(1), (&[3, 4][..], &[-1.0, 2.0][..]));
+    }
+}

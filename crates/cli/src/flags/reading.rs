@@ -298,8 +298,7 @@ pub(crate) fn apply_model_settings(
     }
     model.settings().reading.complete(read_options);
     model.fit_read_options(read_options);
-    if !has_vectors && share <= 0.0 {
-        // The vector neighbors have no vote, so no vectors are needed.
+    if !has_vectors && !model.needs_vectors(share) {
         read_options.vector_field = None;
     }
     Ok(())

@@ -7,8 +7,8 @@ use crate::rows::matrix::Array;
 /// Label prototypes: for each label, a weight per term and a constant.
 ///
 /// The *margin* of a label is the constant plus the product of the document's and the prototype's
-/// term weights, summed over the document's terms. If the prototypes use dense vectors, the values of
-/// the document's vector are further columns. Margins are converted to scores from 0 to 1. In
+/// term weights, summed over the document's terms. If the prototypes use dense vectors, the values
+/// of the document's vector are further columns. Margins are converted to scores from 0 to 1. In
 /// single-label mode, the score is the softmax exp(a m) / Σ exp(a m). In multi-label mode, it is
 /// the logistic function of a m + b. In a vote that ends in `/prototypes:SHARE`, the final score is
 /// a weighted mean. Prototypes have weight SHARE, and the neighbors' votes have the rest. Only
@@ -173,8 +173,8 @@ impl Prototypes {
         }
     }
 
-    /// Checks the values for these numbers of columns and labels. The columns are the terms, and the
-    /// values of a vector if the prototypes use vectors. The error names the first problem.
+    /// Checks the values for these numbers of columns and labels. The columns are the terms, and
+    /// the values of a vector if the prototypes use vectors. The error names the first problem.
     pub(crate) fn check(&self, columns: usize, labels: usize) -> Result<(), &'static str> {
         let entries = self.labels.len();
         let has_valid_bounds = self.starts.first() == Some(&0)

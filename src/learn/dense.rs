@@ -16,7 +16,7 @@ use crate::text::word_vectors::WordVectors;
 /// The terms from which a projection is learned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProjectionInput<'a> {
-    /// The weighted training rows.
+    /// The weighted training rows; not used if vectors are given.
     pub(super) rows: CsrView<'a>,
     pub(super) vocabulary: &'a Vocabulary,
     pub(super) input: &'a InputSpec,

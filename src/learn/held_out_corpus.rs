@@ -84,12 +84,12 @@ impl HeldOutRows {
         let prototypes = prototypes.as_ref();
         let label_errors =
             label_errors::learn(&found, rows.labels, prototypes, multi_label, threads);
-        let nearest = |index: usize| {
-            let (_, voters) = found.get(index);
-            let nearest = voters.ranked().map(|(.., neighbor)| *neighbor);
-            nearest.take(Self::NEAREST).collect()
-        };
-        let nearest: Vec<Vec<Neighbor>> = (0..count).map(nearest).collect();
+        let mut nearest = vec![Vec::new(); count];
+        for index in 0..found.len() {
+            let (row, voters) = found.get(index);
+            let neighbors = voters.ranked().map(|(.., neighbor)| *neighbor);
+            nearest[row as usize] = neighbors.take(Self::NEAREST).collect::<Vec<Neighbor>>();
+        }
         let is_cosine = rows.searches_cosines();
         let best = nearest.iter().filter_map(|nearest| nearest.first()).map(|best| best.similarity);
         let near_duplicates_above = if is_cosine { find_valley(best) } else { None };
@@ -102,6 +102,42 @@ mod tests {
     use super::*;
     use crate::learn::{DenseOptions, DenseSource, TrainOptions, Trainer};
     use crate::rows::dense::Metric;
+    use crate::text::select::{Criterion, Selection};
+
+    /// If terms are selected by labels, each fold of documents is searched separately.
+    #[test]
+    fn nearest_documents_belong_to_their_document() {
+        let mut random = crate::random::Random::new(4);
+        let mut words = |label: usize| -> String {
+            let words: Vec<String> =
+                (0..6).map(|_| format!("l{label}w{}", random.below(30))).collect();
+            words.join(" ")
+        };
+        let mut texts: Vec<String> = (0..60).map(|n| words(n % 3)).collect();
+        texts[59] = texts[0].clone();
+        let document = |(n, text): (u8, String)| {
+            let document = Document::text(n.to_string(), text).labels([format!("l{}", n % 3)]);
+            Document { vector: Some(vec![n.into(), 1.0]), ..document }
+        };
+        let documents: Vec<Document> = (0..).zip(texts).map(document).collect();
+        let terms = std::num::NonZeroUsize::new(80).unwrap();
+        let selection = Selection { criterion: Criterion::Chi2, terms };
+        let dense = DenseOptions {
+            source: DenseSource::Given { field: None },
+            metric: Metric::Angular,
+            with_terms: true,
+        };
+        for dense in [None, Some(dense)] {
+            let dense_share = dense.as_ref().map(|_| 0.0);
+            let selection = Some(selection);
+            let options = TrainOptions { dense, dense_share, selection, ..TrainOptions::default() };
+            let trainer = Trainer::builder().options(options).build();
+            let held_out = trainer.hold_out(&documents).unwrap();
+            let first = |document: usize| held_out.rows.nearest[document][0];
+            assert_eq!((first(0).row, first(59).row), (59, 0));
+            assert!(first(0).similarity > 0.99, "{:?}", first(0));
+        }
+    }
 
     /// A model can be trained on the documents afterwards.
     #[test]

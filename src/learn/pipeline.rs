@@ -33,7 +33,7 @@ const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0
 /// gain may be noise.
 const MIN_GAIN: f64 = 0.001;
 
-/// Maximum number of held-out documents for which prototypes of vectors are preferred to neighbors.
+/// Maximum number of training documents for which prototypes of vectors are preferred to neighbors.
 const MAX_DOCUMENTS_FOR_PREFERENCE: usize = 1_000;
 
 /// The training documents that are held out, and the data about them that the learners need.
@@ -254,13 +254,19 @@ impl Pipeline<'_> {
             };
             let trials = trials.run(&tuned, learning);
             let value = |trial: &Trial| grid.objective.of(trial.metrics);
-            let share = value(&tuned.best);
-            // With few documents, prototypes of vectors are preferred to neighbors unless neighbors
-            // are clearly better.
+            let of_neighbors = value(&tuned.best);
+            let best_value = trials.first().map_or(0.0, |(trial, _)| value(trial));
+            let best_value = best_value.max(of_neighbors);
+            // With few documents, prototypes of vectors are preferred to neighbors unless other
+            // settings are clearly better.
             let prefers_prototypes = prototypes.learning().vector_scale > 0.0
-                && found.len() <= MAX_DOCUMENTS_FOR_PREFERENCE;
-            let error = libm::sqrt(share * (1.0 - share) / found.len().max(1) as f64);
-            let min_value = if prefers_prototypes { share - error / 2.0 } else { share + MIN_GAIN };
+                && self.rows.labels.weights.len() <= MAX_DOCUMENTS_FOR_PREFERENCE;
+            let variance = best_value * (1.0 - best_value) / found.len().max(1) as f64;
+            let min_value = if prefers_prototypes {
+                best_value - libm::sqrt(variance) / 2.0
+            } else {
+                of_neighbors + MIN_GAIN
+            };
             let mut good = trials.iter().filter(|(trial, _)| value(trial) >= min_value);
             let order = |(a, _): &&(Trial, _), (b, _): &&(Trial, _)| {
                 let by_share = a.vote.prototypes.total_cmp(&b.vote.prototypes);
@@ -390,15 +396,17 @@ impl Pipeline<'_> {
         let scored_as_new =
             as_new.as_ref().map(|found| HeldOutScores::new(found, labels, chosen, threads));
         let documents: Vec<_> = scored_as_new.as_ref().unwrap_or(held_out).documents().collect();
-        // The same calibration is used for known, novel and new documents: if nearly all documents
-        // get the highest probability, its value must not differ between them.
+        // The highest possible probability must not differ from that of novel and new documents.
+        let count = voting.calibration.documents;
+        let calibrations = probabilities::by_fold(&documents, labels, self.unknown_share)
+            .map(|calibration| calibration.learned_from(count));
         let known = documents.iter().map(|document| {
             let &HeldOutDocument { row, fold, voters, ref scores, .. } = document;
             let unknown = (self.unknown_share)(row);
             let votes = Votes { scores, supporters: &[], voters, unknown };
             let evidence = DocumentEvidence {
                 unknown_share: unknown,
-                probability: voting.calibration.highest_probability(votes, &labels),
+                probability: calibrations[fold].top_label_probability(votes, &labels),
                 margin: prototypes.and_then(|prototypes| prototypes.highest_margin(row)),
             };
             KnownDocument { row, fold, voters, evidence }

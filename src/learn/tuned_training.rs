@@ -22,6 +22,7 @@ use super::{Event, Step, TrainError, TrainingResult, TuningReport, term_weights}
 use crate::decide::decision::Rule;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::rows::dense::DensePart;
+use crate::rows::matrix::Csr;
 use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::text::analyze::{AnalyzerSpec, stop_word_language_name};
@@ -323,22 +324,20 @@ fn use_pipeline<R>(
         // Projections are computed from terms that may depend on all labels.
         let depends_on_labels = counted.depends_on_labels(&features);
         let nested = !depends_on_labels || (with_terms && !is_projected);
-        let (weighted, part) = {
-            let selected = features
-                .selection
-                .filter(|_| is_projected)
-                .map(|selection| selection.apply(counted.counts().clone(), threads));
-            let counts = selected.as_ref().unwrap_or(counted.counts());
-            let weighted = WeightedRows::new(counts, &features.fields, features.weighting, threads);
-            let rows = weighted.documents().view();
-            let input = &settings.input;
-            let vocabulary = &counts.vocabulary;
-            let part = dense_part(run, dense, given, ProjectionInput { rows, vocabulary, input })?;
-            (weighted, part)
-        };
+        let selection = features.selection.filter(|_| is_projected);
+        let selected =
+            selection.map(|selection| selection.apply(counted.counts().clone(), threads));
+        let counts = selected.as_ref().unwrap_or(counted.counts());
+        let projected = is_projected
+            .then(|| WeightedRows::new(counts, &features.fields, features.weighting, threads));
+        let no_rows = Csr::without_columns(0);
+        let rows = projected.as_ref().map_or(no_rows.view(), |rows| rows.documents().view());
+        let vocabulary = &counts.vocabulary;
+        let terms = ProjectionInput { rows, vocabulary, input: &settings.input };
+        let part = dense_part(run, dense, given, terms)?;
         let sizes = counted.counts().label_sizes();
         let labels = labels_of(counted.counts(), &sizes);
-        let by_vectors = VectorSearch::new(run, &weighted, features.weighting, &part)?;
+        let by_vectors = VectorSearch::new(run, projected.as_ref(), features.weighting, &part)?;
         let by_fold =
             FoldWeightedDocuments { counted: &counted, features: &features, engines: run.engines };
         let training = TrainingRows {
@@ -355,7 +354,7 @@ fn use_pipeline<R>(
         if run.options.has_no_terms() {
             // Without terms, near-duplicates are found by dense vectors.
             let inspected = InspectedRows {
-                terms: training.terms,
+                terms: None,
                 vectors: training.vectors,
                 labels,
                 is_cosine: false,
@@ -370,11 +369,12 @@ fn use_pipeline<R>(
             multi_label,
             excluded: &excluded,
             unknown_share: &|row| unknown[row as usize],
-            // Rows that depend on a held-out document do not resemble rows of new documents.
+            // Projected vectors depend on the held-out document, and those of new documents do not.
             lengths: run.options.has_no_terms().then_some(&*counted.counts().lengths),
         };
         let result = work(&pipeline, steps)?;
         drop(by_vectors);
+        drop(projected);
         (result, select(counted), Some(part))
     } else {
         let sizes = counted.counts().label_sizes();

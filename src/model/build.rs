@@ -247,8 +247,9 @@ impl Model {
                 no_terms.view()
             };
             let vectors = self.dense().filter(|_| learning.vector_scale > 0.0);
-            let joined = vectors
-                .map(|dense| dense.vectors().view().append_to(&terms, learning.vector_scale));
+            let joined = vectors.map(|dense| {
+                dense.vectors().view().append_to(&terms, learning.vector_scale, &|_| true)
+            });
             let trainer = PrototypeTrainer {
                 rows: &joined.as_ref().map_or(terms, Csr::view),
                 labels: &self.training_labels(),

@@ -7,6 +7,7 @@ use super::{InputSpec, Model, ModelProblem, array_names};
 use crate::decide::calibrate::{NoveltyScore, TrainingProfile};
 use crate::decide::vote::Prototypes;
 use crate::rows::dense::DenseFeatures;
+use crate::rows::dense::Metric;
 use crate::threads;
 
 /// Number of weights per task.
@@ -169,15 +170,17 @@ impl Model {
             return reject(array_names::VOTE_STARTS, what);
         }
         let prototypes = arrays.prototypes.as_ref();
-        let terms = arrays.vocabulary.len();
-        let dimension = settings.dense.as_ref().map_or(0, |dense| dense.dimension as usize);
-        let weighting = settings.weighting;
-        let has_cosines = weighting.is_cosine() && weighting.is_symmetric();
-        let searches_terms = settings.dense.as_ref().is_none_or(|dense| !dense.alone);
-        let columns = |prototypes: &Prototypes| {
-            let vector = if prototypes.use_vectors() { dimension } else { 0 };
-            if searches_terms && has_cosines { terms + vector } else { vector }
-        };
+        let terms = if settings.prototypes_use_terms() { arrays.vocabulary.len() } else { 0 };
+        let angular = settings.dense.as_ref().filter(|dense| dense.metric == Metric::Angular);
+        let dimension = angular.map_or(0, |dense| dense.dimension as usize);
+        if prototypes.is_some_and(Prototypes::use_vectors) && dimension == 0 {
+            return reject(
+                array_names::PROTOTYPE_VECTOR_SCALE,
+                "the prototypes use vectors, but the model has none with the metric angular",
+            );
+        }
+        let columns =
+            |prototypes: &Prototypes| terms + if prototypes.use_vectors() { dimension } else { 0 };
         if let Some(Err(what)) =
             prototypes.map(|prototypes| prototypes.check(columns(prototypes), labels))
         {

@@ -217,6 +217,15 @@ pub struct Updates {
     pub relabeled: u64,
 }
 
+impl Settings {
+    /// Whether label prototypes are learned from terms. Without cosines of terms, they are learned
+    /// from dense vectors alone.
+    pub(super) fn prototypes_use_terms(&self) -> bool {
+        let is_alone = self.dense.as_ref().is_some_and(|dense| dense.alone);
+        !is_alone && self.weighting.is_cosine() && self.weighting.is_symmetric()
+    }
+}
+
 impl Updates {
     /// Whether the documents have changed since the model was trained or last tuned.
     pub fn is_changed(&self) -> bool {

@@ -132,12 +132,9 @@ impl Model {
         self.dense().is_some() && (dense_share > 0.0 || of_prototypes)
     }
 
-    /// The number of columns of terms from which label prototypes are learned. Without cosines of
-    /// terms, prototypes are learned from dense vectors alone.
+    /// The number of columns of terms from which label prototypes are learned.
     pub(crate) fn prototype_terms(&self) -> usize {
-        let weighting = self.settings.weighting;
-        let has_cosines = weighting.is_cosine() && weighting.is_symmetric();
-        if self.searches_terms() && has_cosines { self.vocabulary().len() } else { 0 }
+        if self.settings.prototypes_use_terms() { self.vocabulary().len() } else { 0 }
     }
 
     /// Whether both terms and dense vectors are searched and share the votes.

@@ -103,7 +103,7 @@ impl NoveltyLimit {
 ///
 /// The score is a logistic regression of known against novel documents. Its values are
 ///
-/// * the log odds of the label with the highest probability,
+/// * the log odds of the label with the highest score,
 /// * the share of the document's terms that the model does not know,
 /// * the highest margin, if the model has label prototypes.
 ///
@@ -116,8 +116,9 @@ impl NoveltyLimit {
 ///   (Tax and Duin 2000). The values are the ratio of the first neighbor and the mean over the
 ///   first five.
 ///
-/// Documents of removed labels only resemble truly novel documents: they come from the same source
-/// as the known documents. The regression is therefore strongly regularized, and has few values.
+/// Documents of removed labels are only similar to truly novel documents: they come from the same
+/// source as the known documents. The regression is therefore strongly regularized, and has few
+/// values.
 #[derive(Debug, Clone)]
 pub struct NoveltyScore {
     /// The constant and the weights of the other values.
@@ -145,7 +146,7 @@ pub(crate) struct NoveltyEvidence<'a> {
     pub(crate) voters: Voters<'a>,
     /// The share of the document's terms that the model does not know.
     pub(crate) unknown_share: f64,
-    /// The probability of the label that is most probable.
+    /// The probability of the label with the highest score.
     pub(crate) probability: f64,
     /// The highest margin, if the model has label prototypes.
     pub(crate) margin: Option<f32>,

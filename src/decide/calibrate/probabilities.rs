@@ -115,8 +115,8 @@ impl Calibration {
         }
     }
 
-    /// Returns the highest probability of a label; 0 if no label has a vote.
-    pub(crate) fn highest_probability(
+    /// Returns the probability of the label with the highest score; 0 if no label has a vote.
+    pub(crate) fn top_label_probability(
         &self,
         votes: Votes<'_>,
         training: &TrainingLabels<'_>,

@@ -88,7 +88,7 @@ impl HeldOutLabels {
             }
             let outcome =
                 Votes { scores: &scores, supporters: &[], voters, unknown: unknown_share };
-            let probability = voting.calibration.highest_probability(outcome, &voting.labels);
+            let probability = voting.calibration.top_label_probability(outcome, &voting.labels);
             DocumentEvidence { unknown_share, probability, margin }
         };
         let evidence = unknown.iter().enumerate().map(describe).collect();

@@ -149,13 +149,20 @@ impl FoldRows {
         Self { documents: Arc::clone(rows), queries: Arc::clone(rows) }
     }
 
-    /// Appends dense vectors, multiplied by `scale`, to the rows.
-    pub(super) fn with_vectors(&self, vectors: &VectorsView<'_>, scale: f32) -> Self {
-        let append = |rows: &Csr| Arc::new(vectors.append_to(&rows.view(), scale));
+    /// Appends dense vectors, multiplied by `scale`, to the rows. `is_query` returns whether a row
+    /// is a query.
+    pub(super) fn with_vectors(
+        &self,
+        vectors: &VectorsView<'_>,
+        scale: f32,
+        is_query: &dyn Fn(u32) -> bool,
+    ) -> Self {
+        let documents = Arc::new(vectors.append_to(&self.documents.view(), scale, &|_| true));
         if Arc::ptr_eq(&self.documents, &self.queries) {
-            return Self::of(&append(&self.documents));
+            return Self::of(&documents);
         }
-        Self { documents: append(&self.documents), queries: append(&self.queries) }
+        let queries = vectors.append_to(&self.queries.view(), scale, is_query).into();
+        Self { documents, queries }
     }
 }
 
@@ -209,12 +216,20 @@ impl PrototypeLearner<'_> {
         let of_costs = threads.map_few(&COSTS, concurrent, of_cost);
         let best = of_costs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
         let (mut min_loss, mut margins) = best.expect("there are costs");
+        let mut scale_of_rows = *vector_scale;
         for &vector_scale in other_scales {
-            let scaled = rows_of(0, vector_scale)?;
-            let (loss, found) = evaluate(&scaled, margins.learning.cost, vector_scale);
+            // Two sets of rows would need much memory.
+            drop(rows);
+            rows = rows_of(0, vector_scale)?;
+            scale_of_rows = vector_scale;
+            let (loss, found) = evaluate(&rows, margins.learning.cost, vector_scale);
             if loss < min_loss {
-                (min_loss, margins, rows) = (loss, found, scaled);
+                (min_loss, margins) = (loss, found);
             }
+        }
+        if scale_of_rows.to_bits() != margins.learning.vector_scale.to_bits() {
+            drop(rows);
+            rows = rows_of(0, margins.learning.vector_scale)?;
         }
         self.by_other_parts(&mut margins, &rows, &first);
         drop(rows);

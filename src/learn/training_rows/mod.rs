@@ -21,11 +21,15 @@ pub(super) use counted::{
     WithoutLabels, labels_of,
 };
 
-/// The factors of dense vectors that are tried for prototypes. Rows of terms and vectors have
+/// The factors of dense vectors that are tried for prototypes. Term rows and vectors each have
 /// length 1.
 const VECTOR_SCALES: [f32; 3] = [1.0, 0.5, 2.0];
 /// The factors that are tried without terms. Larger factors have the effect of higher costs.
 const VECTOR_SCALES_WITHOUT_TERMS: [f32; 3] = [2.0, 1.0, 4.0];
+
+/// Maximum number of values in all vectors for learning prototypes, which needs several copies of 8
+/// bytes per value.
+const MAX_VECTOR_VALUES: usize = 1 << 27;
 
 /// Counted documents whose terms are weighted and selected by the labels of the other folds.
 #[derive(Debug, Clone, Copy)]
@@ -107,8 +111,8 @@ impl<'a> TrainingRows<'a> {
         self.terms.is_some() || self.by_fold.is_some()
     }
 
-    /// Scores held-out rows with prototypes that are learned without their fold. `None` if the
-    /// similarities of terms are not cosines, or if there are too many labels.
+    /// Scores held-out rows with prototypes that are learned without their fold. `None` if there
+    /// are no rows to learn from, or too many labels.
     pub(super) fn prototypes(
         &self,
         found: &LeaveOneOut,
@@ -170,7 +174,7 @@ impl<'a> TrainingRows<'a> {
         self.has_cosines() && self.vectors.is_none()
     }
 
-    /// Whether terms depend on the fold, and their similarities are cosines.
+    /// Whether there are rows of terms for each fold, whose similarities are cosines.
     fn has_cosines(&self) -> bool {
         let weighting = self.by_fold.map(|by_fold| by_fold.features.weighting);
         weighting.is_some_and(|by| by.is_cosine() && by.is_symmetric())
@@ -193,13 +197,17 @@ impl<'a> TrainingRows<'a> {
             (_, Some(rows)) => FoldRows::of(rows),
             (_, None) => FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into()),
         };
-        Ok(self.with_vectors(rows, vector_scale))
+        let folds = self.by_fold.map(|by_fold| by_fold.counted.folds());
+        let is_in_fold =
+            |row: u32| folds.is_none_or(|folds| usize::from(folds[row as usize]) == fold);
+        Ok(self.with_vectors(rows, vector_scale, &is_in_fold))
     }
 
-    /// Appends dense vectors, multiplied by `scale`, to rows of terms.
-    fn with_vectors(&self, rows: FoldRows, scale: f32) -> FoldRows {
+    /// Appends dense vectors, multiplied by `scale`, to rows of terms. `is_query` returns whether a
+    /// row is a query.
+    fn with_vectors(&self, rows: FoldRows, scale: f32, is_query: &dyn Fn(u32) -> bool) -> FoldRows {
         match self.prototype_vectors.filter(|_| scale > 0.0) {
-            Some(vectors) => rows.with_vectors(&vectors, scale),
+            Some(vectors) => rows.with_vectors(&vectors, scale, is_query),
             None => rows,
         }
     }
@@ -261,7 +269,8 @@ impl<'a> TrainingRows<'a> {
             let no_terms = || FoldRows::of(&Csr::without_columns(self.labels.weights.len()).into());
             let unit_rows = unit_rows.filter(|_| self.by_fold.is_none() || self.has_cosines());
             let unit_rows = unit_rows.or_else(|| self.prototype_vectors.map(|_| no_terms()));
-            let unit_rows = unit_rows.map(|rows| self.with_vectors(rows, scale));
+            let is_novel = |row: u32| without.novel.binary_search(&row).is_ok();
+            let unit_rows = unit_rows.map(|rows| self.with_vectors(rows, scale, &is_novel));
             Ok(without.describe(found, &unknown, unit_rows.as_ref(), search, threads))
         };
         HeldOutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
@@ -278,16 +287,18 @@ pub(super) struct VectorSearch<'a> {
 }
 
 impl<'a> VectorSearch<'a> {
-    /// Builds the engine. `weighted` are the rows that were projected to vectors, if they were.
+    /// Builds the engine. `projected` are the rows that were projected to vectors, if they were.
     pub(super) fn new(
         run: &Run<'_>,
-        weighted: &WeightedRows,
+        projected: Option<&WeightedRows>,
         weighting: Weighting,
         part: &'a DensePart,
     ) -> Result<Self, SearchError> {
         let engine = run.engines.dense(part)?;
-        let queries = part.projection().filter(|_| !weighting.is_symmetric()).map(|projection| {
-            let rows = weighted.queries().view();
+        let projection = part.projection().zip(projected);
+        let queries = projection.filter(|_| !weighting.is_symmetric());
+        let queries = queries.map(|(projection, projected)| {
+            let rows = projected.queries().view();
             let values = projection.project_all(&rows, run.threads());
             Vectors::new(projection.dimension(), values)
         });
@@ -307,7 +318,9 @@ impl<'a> VectorSearch<'a> {
 }
 
 /// Returns the vectors of a model from which prototypes can be learned. `None` if vectors may have
-/// any length, because the metric is not angular.
+/// any length, because the metric is not angular, or if there are too many.
 pub(super) fn prototype_vectors(part: &DensePart) -> Option<VectorsView<'_>> {
-    (part.spec().metric == Metric::Angular).then(|| part.vectors().view())
+    let vectors = part.vectors().view();
+    let is_small = vectors.values().len() <= MAX_VECTOR_VALUES;
+    (part.spec().metric == Metric::Angular && is_small).then_some(vectors)
 }

@@ -70,13 +70,19 @@ impl<'a> VectorsView<'a> {
         rows.build(self.dimension)
     }
 
-    /// Appends each vector, multiplied by `scale`, to the row of `rows` with the same number, as
-    /// additional columns. Zeros are left out.
-    pub(crate) fn append_to(&self, rows: &CsrView<'_>, scale: f32) -> Csr {
+    /// Appends vectors, multiplied by `scale`, to the rows of `rows` with the same numbers, as
+    /// additional columns. Zeros are left out. `has_vector` returns whether a row gets its vector.
+    pub(crate) fn append_to(
+        &self,
+        rows: &CsrView<'_>,
+        scale: f32,
+        has_vector: &dyn Fn(u32) -> bool,
+    ) -> Csr {
         let first = u32::try_from(rows.cols()).expect("fewer than 2^32 columns");
-        let mut joined = CsrBuilder::with_capacity(rows.rows(), rows.nnz() + self.values.len());
-        for ((columns, values), vector) in rows.iter().zip(self.iter()) {
+        let mut joined = CsrBuilder::with_capacity(rows.rows(), rows.nnz());
+        for (row, ((columns, values), vector)) in (0u32..).zip(rows.iter().zip(self.iter())) {
             let terms = columns.iter().copied().zip(values.iter().copied());
+            let vector = if has_vector(row) { vector } else { &[] };
             joined.push_row(terms.chain(scaled_entries(vector, first, scale)));
         }
         joined.build(rows.cols() + self.dimension)
@@ -162,7 +168,7 @@ mod tests {
         terms.push_slices(&[0, 2], &[0.5, 0.25]);
         terms.push_slices(&[], &[]);
         let vectors = Vectors::new(2, vec![1.0, 0.0, -2.0, 4.0]).expect("two rows");
-        let joined = vectors.view().append_to(&terms.build(3).view(), 0.5);
+        let joined = vectors.view().append_to(&terms.build(3).view(), 0.5, &|_| true);
         assert_eq!(joined.cols(), 5);
         assert_eq!(joined.row(0), (&[0, 2, 3][..], &[0.5, 0.25, 0.5][..]));
         assert_eq!(joined.row(1), (&[3, 4][..], &[-1.0, 2.0][..]));

@@ -434,6 +434,25 @@ mod tests {
         assert!(scores.is_sorted() && scores[0] < -1.0 && scores[2] > 1.0, "{scores:?}");
     }
 
+    /// A document is not novel because its label is certain, even if it seemed so in training.
+    #[test]
+    fn certain_labels_are_not_novel() {
+        let training =
+            TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
+        let list = [Neighbor { row: 0, similarity: 0.5 }];
+        let evidence = |probability: f64, margin: f32| NoveltyEvidence {
+            probability,
+            margin: Some(margin),
+            ..evidence(&list)
+        };
+        let known: Vec<_> = (0..200u8).map(|n| evidence(0.8, f32::from(n % 7))).collect();
+        let novel: Vec<_> = (0..200u8).map(|n| evidence(0.9, f32::from(n % 5))).collect();
+        let learned = NoveltyScore::fit(&known, &novel, &|_, _| 0.5, &training);
+        let [uncertain, certain] = [0.1, 0.99].map(|p| learned.of(evidence(p, 1.0), &training));
+        assert_eq!(uncertain.to_bits(), certain.to_bits());
+        assert!(learned.of(evidence(0.9, -1.0), &training) > certain);
+    }
+
     /// A novel document's candidates exclude the documents of its label, and a held-out document is
     /// not its own candidate.
     #[test]

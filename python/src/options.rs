@@ -200,7 +200,7 @@ impl<'py> Parameters<'_, 'py> {
             Some(_) => self.parse("metric")?.unwrap_or_default(),
         };
         if is_dense {
-            let source = DenseSource::Given { field: None };
+            let source = DenseSource::Given { field: None, encoder: None };
             return Ok((false, Some(DenseOptions { source, metric, with_terms: false })));
         }
         let text = self.text(name)?.unwrap_or_else(|| "tfidf".to_owned());

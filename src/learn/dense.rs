@@ -33,7 +33,10 @@ pub(super) fn dense_part(
     let no_term = || run.corpus_error(Problem::NoTerm);
     let mut known = None;
     let (features, projection): (_, Option<Projection>) = match &options.source {
-        DenseSource::Given { field } => (DenseFeatures::Given { field: field.clone() }, None),
+        DenseSource::Given { field, encoder } => {
+            let features = DenseFeatures::Given { field: field.clone(), encoder: encoder.clone() };
+            (features, None)
+        }
         &DenseSource::Lsa { dimensions, seed } => {
             let projection = lsa(&terms.rows, dimensions, seed, threads).ok_or_else(no_term)?;
             (DenseFeatures::Lsa { seed }, Some(projection))

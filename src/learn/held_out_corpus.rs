@@ -123,7 +123,7 @@ mod tests {
         let terms = std::num::NonZeroUsize::new(80).unwrap();
         let selection = Selection { criterion: Criterion::Chi2, terms };
         let dense = DenseOptions {
-            source: DenseSource::Given { field: None },
+            source: DenseSource::Given { field: None, encoder: None },
             metric: Metric::Angular,
             with_terms: true,
         };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn documents_keep_their_vectors() {
         let dense = DenseOptions {
-            source: DenseSource::Given { field: None },
+            source: DenseSource::Given { field: None, encoder: None },
             metric: Metric::Euclidean,
             with_terms: true,
         };

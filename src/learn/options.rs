@@ -8,7 +8,7 @@ use crate::decide::decision::DecisionOptions;
 use crate::decide::objective::Objective;
 use crate::decide::vote::Vote;
 use crate::model::FeatureSpec;
-use crate::rows::dense::Metric;
+use crate::rows::dense::{EncoderSpec, Metric};
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::ReadingSpec;
 use crate::text::counts::{ClassWeights, CorpusStatistics, Fields, TermLimits};
@@ -90,9 +90,15 @@ impl Default for TrainOptions {
 }
 
 impl TrainOptions {
-    /// Whether documents consist only of dense vectors and therefore need no text.
+    /// Whether documents are compared only by dense vectors.
     pub fn has_no_terms(&self) -> bool {
         self.dense.as_ref().is_some_and(DenseOptions::is_alone)
+    }
+
+    /// Whether documents need no text: they have no terms, and no encoder reads their text.
+    pub fn needs_no_text(&self) -> bool {
+        let source = self.dense.as_ref().map(|dense| &dense.source);
+        self.has_no_terms() && matches!(source, Some(DenseSource::Given { encoder: None, .. }))
     }
 }
 
@@ -116,6 +122,8 @@ pub enum DenseSource {
     Given {
         /// The field of a JSONL, CSV or TSV corpus that contains the vectors; stored in the model.
         field: Option<String>,
+        /// The encoder that computes the vectors when documents are read; stored in the model.
+        encoder: Option<EncoderSpec>,
     },
     /// Latent semantic analysis of the weighted terms.
     Lsa {

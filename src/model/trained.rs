@@ -9,7 +9,7 @@ use super::{InputSpec, Settings};
 use crate::decide::calibrate::{Calibration, NoveltyScore, TrainingProfile};
 use crate::decide::decision::label_shares;
 use crate::decide::vote::{LearnedVotes, Prototypes, TrainingLabels};
-use crate::rows::dense::{DenseFeatures, DensePart};
+use crate::rows::dense::{DenseFeatures, DensePart, DenseSpec};
 use crate::rows::matrix::{Array, Csr, row};
 use crate::rows::strings::Strings;
 use crate::text::analyze::Analyzer;
@@ -295,13 +295,15 @@ impl Model {
             }
             InputSpec::Vectors(spec) => {
                 options.first_column = options.first_column.or(Some(spec.first_column));
-                options.text_optional = true;
+                let encoder = self.settings.dense.as_ref().and_then(DenseSpec::encoder);
+                options.text_optional = encoder.is_none();
             }
         }
-        if let Some(DenseFeatures::Given { field }) =
+        if let Some(DenseFeatures::Given { field, .. }) =
             self.settings.dense.as_ref().map(|dense| &dense.features)
             && options.vector_field.is_none()
             && options.vectors_beside.is_none()
+            && options.encoder.is_none()
         {
             options.vector_field.clone_from(field);
         }

@@ -39,7 +39,7 @@ mod rows;
 pub use lsa::lsa;
 pub(crate) use metric::normalize;
 pub use metric::{Kernel, MAX_ABS_VALUE, MAX_DIMENSIONS, Metric};
-pub use part::{DenseFeatures, DensePart, DenseSpec};
+pub use part::{DenseFeatures, DensePart, DenseSpec, EncoderSpec};
 pub use projection::Projection;
 pub(crate) use rows::scaled_entries;
 pub use rows::{ShapeError, Vectors, VectorsView};

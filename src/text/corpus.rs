@@ -19,6 +19,7 @@
 //! | `lines`, `table`, `quotes`, `cutter`, `source` | a stream of lines or blocks |
 //! | `blocks` | parsing of blocks on several threads, in order |
 //! | `qrels`, `vectors_beside` | labels and dense vectors in separate files |
+//! | `text_encoder` | dense vectors computed from the texts |
 //! | `options`, `reading_spec`, `records` | reader options; stored options; checks of records |
 //! | `svmlight`, `jsonl`, `json`, `delimited` | readers of sparse rows, JSON and tables |
 //! | `fasttext`, `annif`, `plain` | readers of one document per line |
@@ -48,6 +49,7 @@ mod source;
 mod blocks;
 mod qrels;
 mod vectors_beside;
+mod text_encoder;
 mod notes;
 mod options;
 mod reading_spec;
@@ -86,4 +88,5 @@ pub use reading::{Corpus, OnOpen};
 pub use reading_spec::ReadingSpec;
 pub(crate) use source::open_bytes;
 pub use table::{Quoting, TableOptions};
+pub use text_encoder::TextEncoder;
 pub use vectors_beside::VectorsFile;

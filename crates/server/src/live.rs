@@ -5,7 +5,7 @@ use std::sync::Arc;
 use classify::classifier::{Classifier, ClassifyOptions};
 use classify::model::{InputSpec, Model};
 use classify::rows::dense::DenseFeatures;
-use classify::text::corpus::{Format, LabelUse, ReadOptions};
+use classify::text::corpus::{Format, LabelUse, ReadOptions, TextEncoder};
 use classify::text::counts::Fields;
 
 /// The model that answers requests. It is immutable; each change creates a new live model.
@@ -24,17 +24,20 @@ pub(crate) struct LiveModel {
 }
 
 impl LiveModel {
-    pub(crate) fn new(classifier: Classifier) -> Self {
+    /// Creates the live model. `encoder` computes the vectors of texts if the model needs it.
+    pub(crate) fn new(classifier: Classifier, encoder: Option<Arc<dyn TextEncoder>>) -> Self {
         let model = classifier.model();
-        let read_options = read_options(model);
+        let read_options = read_options(model, encoder);
         let settings = model.settings();
         let needs_vector = settings
             .dense
             .as_ref()
-            .is_some_and(|dense| matches!(dense.features, DenseFeatures::Given { .. }));
+            .is_some_and(|dense| matches!(dense.features, DenseFeatures::Given { .. }))
+            && read_options.encoder.is_none();
         let has_one_field = matches!(settings.fields, Fields::Whole | Fields::FirstLine { .. });
         let is_text = matches!(settings.input, InputSpec::Text(_));
-        let accepts_plain_text = is_text && has_one_field && !needs_vector;
+        let reads_text = is_text || read_options.encoder.is_some();
+        let accepts_plain_text = reads_text && has_one_field && !needs_vector;
         let options = classifier.options();
         let version = model.version();
         Self { classifier, options, version, read_options, accepts_plain_text }
@@ -53,11 +56,12 @@ impl LiveModel {
 }
 
 /// Returns the options for reading the documents of requests.
-fn read_options(model: &Model) -> ReadOptions {
+fn read_options(model: &Model, encoder: Option<Arc<dyn TextEncoder>>) -> ReadOptions {
     let mut read_options = ReadOptions {
         format: Some(Format::Jsonl),
         labels: LabelUse::Optional,
         usual_fields: true,
+        encoder,
         ..ReadOptions::default()
     };
     let reading = &model.settings().reading;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use classify::text::corpus::TextEncoder;
 use subtle::ConstantTimeEq;
 
 /// The settings of a server.
@@ -36,6 +37,8 @@ pub struct ServerOptions {
     /// Host names, without a port, by which requests may address the server. If empty, a server on
     /// a loopback address allows only its own names, and any other server allows every name.
     pub allowed_hosts: Vec<String>,
+    /// Computes the vectors of texts, if the model needs an encoder.
+    pub encoder: Option<Arc<dyn TextEncoder>>,
 }
 
 impl ServerOptions {
@@ -54,6 +57,7 @@ impl ServerOptions {
             drain: Duration::from_secs(30),
             log_texts: false,
             allowed_hosts: Vec::new(),
+            encoder: None,
         }
     }
 }

@@ -354,7 +354,7 @@ mod tests {
         let gate = Gate { engine, barrier: Arc::clone(barrier) };
         let model = Arc::clone(live.model());
         let classifier = Classifier::with_engine(model, Arc::new(gate), &threads());
-        server.shared.state.set_live(LiveModel::new(classifier));
+        server.shared.state.set_live(LiveModel::new(classifier, None));
         server
     }
 

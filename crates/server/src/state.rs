@@ -15,7 +15,7 @@ use classify::model::{
     Change, ChangeCounts, Collection, Model, UpdateError, UpdatedModel, journal_path,
 };
 use classify::search::{Engines, SearchError};
-use classify::text::corpus::Document;
+use classify::text::corpus::{Document, TextEncoder};
 
 use crate::error::ServerError;
 use crate::failure::Failure;
@@ -252,7 +252,8 @@ impl State {
         if let Some(files) = &mut documents.files {
             files.journal = FileStamp::now(&journal_path(&self.options.model));
         }
-        match live_model(&mut documents.engines, updated.collection()) {
+        let encoder = self.options.encoder.clone();
+        match live_model(&mut documents.engines, updated.collection(), encoder) {
             Ok(live) => self.set_live(live),
             Err(error) => {
                 tracing::error!("a change is on disk, but cannot be searched yet: {error}");
@@ -313,19 +314,24 @@ impl Documents {
         self.files = Some(ModelFiles::now(&options.model));
         if options.token.is_some() {
             let updated = UpdatedModel::open(&options.model)?;
-            let live = self.live_model(updated.collection())?;
+            let live = self.live_model(updated.collection(), options.encoder.clone())?;
             self.updated = Some(updated);
             return Ok(live);
         }
-        self.live_model(&Collection::new(Arc::new(Model::open(&options.model)?)))
+        let collection = Collection::new(Arc::new(Model::open(&options.model)?));
+        self.live_model(&collection, options.encoder.clone())
     }
 
     /// Creates the live model of a model that was just opened.
-    fn live_model(&mut self, collection: &Collection) -> Result<LiveModel, ServerError> {
+    fn live_model(
+        &mut self,
+        collection: &Collection,
+        encoder: Option<Arc<dyn TextEncoder>>,
+    ) -> Result<LiveModel, ServerError> {
         if collection.model().settings().decision.needs_batch() {
             return Err(ServerError::NeedsBatch);
         }
-        Ok(live_model(&mut self.engines, collection)?)
+        Ok(live_model(&mut self.engines, collection, encoder)?)
     }
 }
 
@@ -333,10 +339,12 @@ impl Documents {
 fn live_model(
     engines: &mut UpdatableEngines,
     collection: &Collection,
+    encoder: Option<Arc<dyn TextEncoder>>,
 ) -> Result<LiveModel, SearchError> {
     let model = collection.model();
     let searchers = engines.searchers(collection, model.settings().dense_share)?;
-    Ok(LiveModel::new(Classifier::with_searchers(model, searchers, engines.threads())))
+    let classifier = Classifier::with_searchers(model, searchers, engines.threads());
+    Ok(LiveModel::new(classifier, encoder))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | start a server, and stop it when the test ends | [`Server`] |
 //! | wait until something happens, without a fixed sleep | [`wait_until`] |
 //! | fail if work takes more than five minutes | [`finish`] |
+//! | write small encoders of texts | [`write_static_encoder`], [`write_tensors`] |
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
@@ -20,6 +21,7 @@
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "tests may panic")]
 
+mod encoder;
 mod folder;
 mod messages;
 mod program;
@@ -29,6 +31,7 @@ mod wait;
 
 use std::path::PathBuf;
 
+pub use encoder::{write_static_encoder, write_tensors, write_word_tokenizer};
 pub use folder::{Folder, text};
 pub use messages::Messages;
 pub use program::{Program, Run};

@@ -13,11 +13,14 @@ use super::rows::{ShapeError, Vectors};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DenseFeatures {
-    /// The corpus contains a vector for each document.
+    /// Each document has a vector when it is read.
     Given {
-        /// The vector field in JSONL, CSV and TSV. `None` if the vectors were in a separate file or
-        /// were the features of the corpus.
+        /// The vector field in JSONL, CSV and TSV. `None` if the vectors were in a separate file,
+        /// were the features of the corpus, or were computed by an encoder.
         field: Option<String>,
+        /// The encoder that computed the vectors from the texts, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        encoder: Option<EncoderSpec>,
     },
     /// Latent semantic analysis of the weighted training rows.
     Lsa {
@@ -31,11 +34,24 @@ pub enum DenseFeatures {
 impl fmt::Display for DenseFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Given { encoder: Some(_), .. } => "encoder",
             Self::Given { .. } => "given",
             Self::Lsa { .. } => "lsa",
             Self::WordVectors => "word-vectors",
         })
     }
+}
+
+/// A pretrained model that computes vectors from texts. The weights are not stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EncoderSpec {
+    /// The folder of the encoder, as the user named it.
+    pub folder: String,
+    /// The kind of the encoder, such as `static` or `bert`.
+    pub kind: String,
+    /// The hash of its files. Other files give other vectors, which cannot be compared.
+    pub hash: String,
 }
 
 /// The settings of the dense part of a model.
@@ -55,6 +71,14 @@ pub struct DenseSpec {
 }
 
 impl DenseSpec {
+    /// Returns the encoder that computed the vectors, if any.
+    pub fn encoder(&self) -> Option<&EncoderSpec> {
+        match &self.features {
+            DenseFeatures::Given { encoder, .. } => encoder.as_ref(),
+            DenseFeatures::Lsa { .. } | DenseFeatures::WordVectors => None,
+        }
+    }
+
     /// Returns the conversion of distances to similarities.
     pub fn kernel(&self) -> Kernel {
         Kernel { metric: self.metric, scale: self.scale }

@@ -11,6 +11,7 @@ use super::notes::{Note, Notes};
 use super::qrels::Qrels;
 use super::source::SourceOptions;
 use super::table::TableOptions;
+use super::text_encoder::TextEncoder;
 use super::vectors_beside::VectorsFile;
 use crate::threads::Threads;
 
@@ -108,6 +109,9 @@ pub struct ReadOptions {
     pub vector_field: Option<String>,
     /// Dense vectors from a separate file.
     pub vectors_beside: Option<Arc<VectorsFile>>,
+    /// Computes dense vectors from the texts. The documents of a file are encoded in batches, those
+    /// of a stream one at a time, as they arrive.
+    pub encoder: Option<Arc<dyn TextEncoder>>,
     /// JSONL, CSV and TSV: whether a missing text field means an empty text.
     pub text_optional: bool,
     /// JSON: whether a record may have the usual fields `text`, `labels`, `id` and `weight` instead

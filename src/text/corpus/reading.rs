@@ -12,6 +12,7 @@ use super::format::Format;
 use super::options::{IdUse, ReadOptions};
 use super::records::{Record, Records, read_in_blocks, read_one_by_one};
 use super::source::{Source, io_error};
+use super::text_encoder::{TextEncoder, encode_documents};
 use super::{
     annif, delimited, detect, fasttext, folders, json, jsonl, lyrl2004, plain, reuters, svmlight,
 };
@@ -45,6 +46,10 @@ pub struct Corpus {
     options: Arc<ReadOptions>,
     on_open: Option<OnOpen>,
     documents_read: u64,
+    /// Whether the current source is standard input.
+    is_stream: bool,
+    /// Documents that were read and encoded together.
+    encoded: VecDeque<Result<Document, CorpusError>>,
     /// Whether a document had an identifier.
     has_ids: bool,
     has_failed: bool,
@@ -120,6 +125,8 @@ impl Corpus {
             options,
             on_open: None,
             documents_read: 0,
+            is_stream: false,
+            encoded: VecDeque::new(),
             has_ids: false,
             has_failed: false,
         }
@@ -149,6 +156,7 @@ impl Corpus {
             let opened = open_path(&next, &self.options);
             self.open_files.push_back((next, opened));
         }
+        self.is_stream = path.as_os_str() == "-";
         Some(opened.map(|(format, records)| {
             if let Some(on_open) = &mut self.on_open {
                 on_open(&path.to_string_lossy(), format);
@@ -177,6 +185,37 @@ impl Iterator for Corpus {
     type Item = Result<Document, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.encoded.is_empty()
+            && let Some(encoder) = self.options.encoder.clone()
+        {
+            self.read_encoded(&*encoder);
+        }
+        if self.options.encoder.is_some() { self.encoded.pop_front() } else { self.read() }
+    }
+}
+
+impl Corpus {
+    /// Reads the next documents and encodes them together.
+    fn read_encoded(&mut self, encoder: &dyn TextEncoder) {
+        let mut documents = Vec::new();
+        let mut error = None;
+        while documents.is_empty() || (documents.len() < ENCODED_TOGETHER && !self.is_stream) {
+            match self.read() {
+                Some(Ok(document)) => documents.push(document),
+                Some(Err(problem)) => {
+                    error = Some(problem);
+                    break;
+                }
+                None => break,
+            }
+        }
+        encode_documents(encoder, &mut documents);
+        self.encoded.extend(documents.into_iter().map(Ok));
+        self.encoded.extend(error.map(Err));
+    }
+
+    /// Reads the next document.
+    fn read(&mut self) -> Option<Result<Document, CorpusError>> {
         if self.has_failed {
             return None;
         }
@@ -217,6 +256,9 @@ impl Iterator for Corpus {
         Some(finished)
     }
 }
+
+/// The maximum number of documents that are encoded together.
+const ENCODED_TOGETHER: usize = 1024;
 
 /// The maximum number of files that are read concurrently.
 const MAX_OPEN_FILES: usize = 4;

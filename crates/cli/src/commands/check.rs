@@ -130,7 +130,7 @@ impl Check {
         let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
         let options = self.training.options(&read_options, false)?;
         options.fields.read_apart(&mut read_options);
-        read_options.text_optional = options.has_no_terms();
+        read_options.text_optional = options.needs_no_text();
         let reading = Progress::new(verbosity, "reading", &self.corpora);
         let corpus = open(&self.corpora, read_options.clone(), verbosity, &reading)?;
         let test = read_all(&self.test, read_options.clone(), verbosity)?;

@@ -57,7 +57,10 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
     /// A file with the dense vectors of the training corpora; --vectors is for the test corpora
-    #[arg(long, value_name = "FILE", requires = "train", conflicts_with = "vector_field")]
+    #[arg(
+        long, value_name = "FILE", requires = "train",
+        conflicts_with_all = ["vector_field", "encoder"]
+    )]
     train_vectors: Option<PathBuf>,
     /// The document identifiers of the rows of --train-vectors, one per line
     #[arg(long, value_name = "FILE", requires = "train_vectors")]
@@ -413,7 +416,7 @@ impl Evaluate {
         let progress = Progress::new(verbosity, "training", &self.train);
         let mut read_options = self.read_options_of_training(&options)?;
         let train_options = self.training.options(&read_options, false)?;
-        read_options.text_optional = train_options.has_no_terms();
+        read_options.text_optional = train_options.needs_no_text();
         options.text_optional = read_options.text_optional;
         let mut train: Documents = Box::new(open(&self.train, read_options, verbosity, &progress)?);
         let test: Documents = match self.holdout {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use classify::classifier::explain::explain;
 use classify::classifier::{Classifier, Searchers};
-use classify::text::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
+use classify::text::corpus::{
+    Content, Corpus, CorpusError, Document, LabelUse, Place, ReadOptions,
+};
 use classify::threads::Threads;
 use classify_report::explanation::{PAGE_TAIL, page_head, page_section, terminal};
 
@@ -83,12 +85,12 @@ impl Explain {
         }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
+        let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        apply_model_settings(&model, options.dense_share, &mut read_options)?;
         let mut documents: Box<dyn Iterator<Item = Result<Document, CorpusError>>> =
             if let Some(text) = &self.text {
-                Box::new(std::iter::once(Ok(text_document(text))))
+                Box::new(std::iter::once(Ok(text_document(text, &read_options))))
             } else {
-                let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
-                apply_model_settings(&model, options.dense_share, &mut read_options)?;
                 Box::new(Corpus::open(&self.corpora, read_options)?)
             };
         let mut is_first = true;
@@ -135,14 +137,15 @@ impl Explain {
     }
 }
 
-/// Wraps the text given with `--text` in a document.
-pub(super) fn text_document(text: &str) -> Document {
+/// Wraps the text given with `--text` in a document, with its vector if there is an encoder.
+pub(super) fn text_document(text: &str, read_options: &ReadOptions) -> Document {
+    let encoder = read_options.encoder.as_ref();
     Document {
         id: "text".to_owned(),
         content: Content::Text(text.to_owned()),
         labels: Vec::new(),
         weight: 1.0,
-        vector: None,
+        vector: encoder.and_then(|encoder| encoder.encode(&[text.into()]).pop()),
         group: None,
         place: Place { source: "--text".into(), line: None },
     }

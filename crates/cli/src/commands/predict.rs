@@ -123,7 +123,7 @@ impl Predict {
                 let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
                 apply_model_settings(&model, options.dense_share, &mut read_options)?;
                 Source::Documents(match &self.text {
-                    Some(text) => Box::new(std::iter::once(Ok(text_document(text)))),
+                    Some(text) => Box::new(std::iter::once(Ok(text_document(text, &read_options)))),
                     None => Box::new(open(corpora, read_options, verbosity, &progress)?),
                 })
             }

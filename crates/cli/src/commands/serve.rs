@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use classify::model::Model;
-use classify::text::corpus::{Document, LabelUse};
+use classify::text::corpus::{Document, LabelUse, TextEncoder};
 use classify::threads::Threads;
 use classify_server::{Server, ServerError, ServerOptions, Token};
 use tracing::Level;
@@ -123,7 +124,7 @@ impl Serve {
                 Some(token)
             }
         };
-        let options = ServerOptions {
+        let mut options = ServerOptions {
             listen: self.listen,
             token,
             protect_reads: self.protect_reads,
@@ -144,6 +145,7 @@ impl Serve {
                  model",
             );
         }
+        options.encoder = self.encoder(threads)?;
         let engines = self.searching.engines(threads, verbosity)?;
         let ready = |address| verbosity.print(&format!("listening on http://{address}"));
         let mut server = Server::open(options, engines).map_err(failure)?;
@@ -152,6 +154,14 @@ impl Serve {
             server = server.with_pool(documents).map_err(failure)?;
         }
         server.run(ready).map_err(failure)
+    }
+
+    /// Returns the encoder that the model needs, if any.
+    fn encoder(&self, threads: &Threads) -> Result<Option<Arc<dyn TextEncoder>>, Failure> {
+        let model = Model::open(&self.model)?;
+        let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        apply_model_settings(&model, model.settings().dense_share, &mut read_options)?;
+        Ok(read_options.encoder)
     }
 
     /// Reads the documents to label as the model's training documents were read.

@@ -58,7 +58,7 @@ impl Train {
         let mut read_options = self.reading.options(LabelUse::Required, Some(threads))?;
         let options = self.training.options(&read_options, self.keep_text)?;
         options.fields.read_apart(&mut read_options);
-        read_options.text_optional = options.has_no_terms();
+        read_options.text_optional = options.needs_no_text();
         let descriptions = self.descriptions(&read_options, &options, verbosity)?;
         let corpus = if self.corpora.is_empty() {
             None
@@ -130,6 +130,7 @@ impl Train {
             labels: LabelUse::Required,
             ids: IdUse::Prefixed { prefix: "description:".into(), after: 0 },
             vector_field: read_options.vector_field.clone(),
+            encoder: read_options.encoder.clone(),
             label_separator: read_options.label_separator.clone(),
             text_optional: read_options.text_optional,
             ..ReadOptions::default()

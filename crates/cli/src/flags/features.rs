@@ -18,8 +18,8 @@ pub(crate) struct Features {
     /// The features by which documents are compared: tfidf (weighted terms; values in svmlight
     /// files are weights), counts (values in svmlight files are counts), dense (dense vectors of
     /// the corpus), lsa:N (N dimensions computed from the weighted terms), words (the mean of
-    /// --word-vectors), or terms and vectors, such as tfidf+lsa:300 [default: tfidf; dense or words
-    /// if their flags are set]
+    /// --word-vectors), encoder (embeddings of the texts by --encoder), or terms and vectors, such
+    /// as tfidf+lsa:300 [default: tfidf; dense, words or tfidf+encoder if their flags are set]
     #[arg(long = "features", value_name = "FEATURES")]
     kinds: Option<FeaturesArgument>,
     /// A file of word vectors: word2vec (text or .bin), `GloVe`, or fastText (.vec). The vector of
@@ -44,6 +44,7 @@ struct FeaturesArgument {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DenseArgument {
     Given,
+    Encoder,
     Lsa(usize),
     Words,
 }
@@ -52,6 +53,7 @@ impl fmt::Display for DenseArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Given => f.write_str("dense"),
+            Self::Encoder => f.write_str("encoder"),
             Self::Lsa(dimensions) => write!(f, "lsa:{dimensions}"),
             Self::Words => f.write_str("words"),
         }
@@ -62,10 +64,11 @@ impl FromStr for FeaturesArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected tfidf, counts, dense, lsa:N, words, or terms and vectors such as \
-                        tfidf+lsa:300";
+        let expected = "expected tfidf, counts, dense, lsa:N, words, encoder, or terms and vectors \
+                        such as tfidf+lsa:300";
         let dense = |name: &str| match name.split_once(':') {
             None if name == "dense" => Ok(DenseArgument::Given),
+            None if name == "encoder" => Ok(DenseArgument::Encoder),
             None if name == "words" => Ok(DenseArgument::Words),
             Some(("lsa", number)) => match number.parse() {
                 Ok(dimensions @ 1..=MAX_DIMENSIONS) => Ok(DenseArgument::Lsa(dimensions)),
@@ -108,13 +111,16 @@ impl Features {
     ) -> Result<Option<DenseOptions>, Failure> {
         let usage = |message: String| Err(Failure::Usage(message));
         let is_given = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
-        let default = match (&self.word_vectors, is_given) {
-            (Some(_), _) => Some(DenseArgument::Words),
-            (None, true) => Some(DenseArgument::Given),
-            (None, false) => None,
+        let encoder = read_options.encoder.as_ref();
+        let default = match () {
+            () if self.word_vectors.is_some() => Some(DenseArgument::Words),
+            () if is_given => Some(DenseArgument::Given),
+            () if encoder.is_some() => Some(DenseArgument::Encoder),
+            () => None,
         };
+        let with_terms = matches!(default, None | Some(DenseArgument::Encoder));
         let (terms, dense) =
-            self.kinds.map_or((default.is_none(), default), |given| (given.terms, given.dense));
+            self.kinds.map_or((with_terms, default), |given| (given.terms, given.dense));
         let shown = dense.map_or("terms".to_owned(), |dense| dense.to_string());
         if self.word_vectors.is_some() && dense != Some(DenseArgument::Words) {
             return usage(format!("--word-vectors needs --features words instead of {shown}"));
@@ -122,6 +128,11 @@ impl Features {
         if is_given && dense != Some(DenseArgument::Given) {
             return usage(format!(
                 "--vector-field and --vectors need --features dense or tfidf+dense, not {shown}"
+            ));
+        }
+        if encoder.is_some() && dense != Some(DenseArgument::Encoder) {
+            return usage(format!(
+                "--encoder needs --features encoder or tfidf+encoder, not {shown}"
             ));
         }
         let Some(dense) = dense else {
@@ -140,7 +151,15 @@ impl Features {
             ));
         }
         let source = match dense {
-            DenseArgument::Given => DenseSource::Given { field: read_options.vector_field.clone() },
+            DenseArgument::Given => {
+                DenseSource::Given { field: read_options.vector_field.clone(), encoder: None }
+            }
+            DenseArgument::Encoder => match encoder {
+                Some(encoder) => {
+                    DenseSource::Given { field: None, encoder: Some(encoder.spec().clone()) }
+                }
+                None => return usage("--features encoder needs --encoder FOLDER".to_owned()),
+            },
             DenseArgument::Lsa(dimensions) => DenseSource::Lsa { dimensions, seed: 0 },
             DenseArgument::Words => match &self.word_vectors {
                 Some(path) => DenseSource::WordVectors(path.clone()),
@@ -166,6 +185,7 @@ mod tests {
         assert_eq!(parsed("lsa:300"), Ok(argument(false, false, lsa)));
         assert_eq!(parsed("counts+lsa:300"), Ok(argument(true, true, lsa)));
         assert_eq!(parsed("dense"), Ok(argument(false, false, Some(DenseArgument::Given))));
+        assert_eq!(parsed("encoder"), Ok(argument(false, false, Some(DenseArgument::Encoder))));
         for bad in
             ["", "lsa", "lsa:0", "lsa:x", "lsa:70000", "dense+tfidf", "tfidf+", "tfidf+tfidf"]
         {

@@ -1,6 +1,7 @@
 //! Groups of flags that several commands share.
 
 pub(crate) mod deciding;
+mod encoder;
 pub(crate) mod features;
 pub(crate) mod opening;
 pub(crate) mod positive;

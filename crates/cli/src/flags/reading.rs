@@ -14,6 +14,7 @@ use classify::text::corpus::{
 };
 use classify::threads::Threads;
 
+use super::encoder;
 use crate::failure::Failure;
 use crate::output::notes::report;
 use crate::output::progress::{Progress, Verbosity};
@@ -85,6 +86,10 @@ pub(crate) struct ReadingFlags {
     /// A file with the document identifiers of the rows of --vectors, one per line
     #[arg(long, value_name = "FILE", requires = "vectors")]
     vector_ids: Option<PathBuf>,
+    /// The folder of a pretrained model that computes vectors from texts: model2vec or BERT, as
+    /// sentence-transformers stores it [default: from the model]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["vector_field", "vectors"])]
+    encoder: Option<PathBuf>,
     /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     encoding: Option<&'static encoding_rs::Encoding>,
@@ -200,6 +205,7 @@ impl ReadingFlags {
             ("--split", self.split != SplitArgument::All),
             ("--vector-field", self.vector_field.is_some()),
             ("--vectors", self.vectors.is_some()),
+            ("--encoder", self.encoder.is_some()),
             ("--encoding", self.encoding.is_some()),
             ("--on-bad-utf8", self.on_bad_utf8 != OnBadUtf8Argument::Error),
         ];
@@ -233,7 +239,9 @@ impl ReadingFlags {
         }
         let read_vectors = |path: &PathBuf| VectorsFile::read(path, self.vector_ids.as_deref());
         let vectors = self.vectors.as_ref().map(read_vectors).transpose()?;
+        let encoder = self.encoder.as_ref().map(|folder| encoder::open(folder, threads));
         Ok(ReadOptions {
+            encoder: encoder.transpose()?,
             vector_field: self.vector_field.clone(),
             vectors_beside: vectors.map(Arc::new),
             text_optional: false,
@@ -287,10 +295,9 @@ pub(crate) fn apply_model_settings(
     share: f64,
     read_options: &mut ReadOptions,
 ) -> Result<(), Failure> {
-    let uses_vectors = matches!(
-        &model.settings().dense,
-        Some(DenseSpec { features: DenseFeatures::Given { .. }, .. })
-    );
+    let dense = model.settings().dense.as_ref();
+    let uses_vectors =
+        matches!(dense, Some(DenseSpec { features: DenseFeatures::Given { .. }, .. }));
     let has_vectors = read_options.vector_field.is_some() || read_options.vectors_beside.is_some();
     if has_vectors && !uses_vectors {
         let message = "--vector-field and --vectors: this model does not use vectors of the corpus";
@@ -298,9 +305,12 @@ pub(crate) fn apply_model_settings(
     }
     model.settings().reading.complete(read_options);
     model.fit_read_options(read_options);
-    if !has_vectors && !model.needs_vectors(share) {
+    let needs_vectors = !has_vectors && model.needs_vectors(share);
+    if !has_vectors && !needs_vectors {
         read_options.vector_field = None;
     }
+    let spec = dense.and_then(DenseSpec::encoder);
+    read_options.encoder = encoder::of_model(spec, needs_vectors, read_options)?;
     Ok(())
 }
 

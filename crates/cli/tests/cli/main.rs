@@ -10,6 +10,8 @@ mod check;
 mod cluster;
 mod compare;
 mod devices;
+#[cfg(feature = "encoder")]
+mod encoder;
 mod evaluate;
 mod explain;
 mod forms;

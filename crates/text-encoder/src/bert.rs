@@ -1,0 +1,269 @@
+//! BERT (Devlin et al. 2019): a transformer encoder.
+//!
+//! The tokens of several texts are rows of one matrix, one text after the other, without padding:
+//! only attention looks at more than one row, and it looks at the rows of one text.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+
+use crate::error::{EncoderError, Problem};
+use crate::linear::{Linear, View, multiply};
+use crate::weights::Weights;
+
+/// `config.json` of a BERT model.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct BertConfig {
+    model_type: String,
+    #[serde(default)]
+    hidden_act: String,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    vocab_size: usize,
+    pub(crate) max_position_embeddings: usize,
+    #[serde(default = "default_epsilon")]
+    layer_norm_eps: f32,
+    #[serde(default = "absolute")]
+    position_embedding_type: String,
+}
+
+fn default_epsilon() -> f32 {
+    1e-12
+}
+
+fn absolute() -> String {
+    "absolute".to_owned()
+}
+
+impl BertConfig {
+    /// Checks that the model is implemented here.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let unsupported = |what: String| Err(Problem::Unsupported(what));
+        if self.model_type != "bert" {
+            return unsupported(format!(
+                "the model type `{}` is not supported, only `bert` and static models; compute \
+                 embeddings elsewhere, and give them as a file of vectors",
+                self.model_type
+            ));
+        }
+        if self.hidden_act != "gelu" {
+            return unsupported(format!(
+                "the activation `{}` is not supported, only `gelu`",
+                self.hidden_act
+            ));
+        }
+        if self.position_embedding_type != "absolute" {
+            return unsupported(format!(
+                "the position embeddings `{}` are not supported, only `absolute`",
+                self.position_embedding_type
+            ));
+        }
+        let sizes = [self.hidden_size, self.num_attention_heads, self.max_position_embeddings];
+        if sizes.contains(&0) || !self.hidden_size.is_multiple_of(self.num_attention_heads) {
+            return unsupported("the hidden size is not a multiple of the number of heads".into());
+        }
+        Ok(())
+    }
+}
+
+/// A BERT model.
+#[derive(Debug)]
+pub(crate) struct Bert {
+    hidden: usize,
+    heads: usize,
+    /// The vector of each token, and of each position.
+    words: Vec<f32>,
+    positions: Vec<f32>,
+    norm: LayerNorm,
+    layers: Vec<Layer>,
+}
+
+/// A layer of the transformer.
+#[derive(Debug)]
+struct Layer {
+    /// Queries, keys and values.
+    query_key_value: Linear,
+    attention_output: Linear,
+    attention_norm: LayerNorm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: LayerNorm,
+}
+
+/// Scales each row to mean 0 and variance 1, and then each column by a factor and an offset.
+#[derive(Debug)]
+struct LayerNorm {
+    factors: Vec<f32>,
+    offsets: Vec<f32>,
+    epsilon: f32,
+}
+
+impl LayerNorm {
+    fn new(file: &Weights<'_>, name: &str, config: &BertConfig) -> Result<Self, EncoderError> {
+        Ok(Self {
+            factors: file.values(&format!("{name}.weight"), &[config.hidden_size])?,
+            offsets: file.values(&format!("{name}.bias"), &[config.hidden_size])?,
+            epsilon: config.layer_norm_eps,
+        })
+    }
+
+    fn apply(&self, rows: &mut [f32]) {
+        let columns = self.factors.len();
+        for row in rows.chunks_exact_mut(columns) {
+            let mean = row.iter().sum::<f32>() / columns as f32;
+            let squares = row.iter().map(|value| (value - mean) * (value - mean));
+            let variance = squares.sum::<f32>() / columns as f32;
+            let scale = 1.0 / (variance + self.epsilon).sqrt();
+            for ((value, factor), offset) in row.iter_mut().zip(&self.factors).zip(&self.offsets) {
+                *value = (*value - mean) * scale * factor + offset;
+            }
+        }
+    }
+}
+
+impl Bert {
+    /// Reads the weights of a model.
+    pub(crate) fn new(file: &Weights<'_>, config: &BertConfig) -> Result<Self, EncoderError> {
+        let prefix =
+            if file.contains("bert.embeddings.word_embeddings.weight") { "bert." } else { "" };
+        let hidden = config.hidden_size;
+        let table = |name: &str, rows: usize| {
+            file.values(&format!("{prefix}embeddings.{name}_embeddings.weight"), &[rows, hidden])
+        };
+        let (types, shape) =
+            file.values_and_shape(&format!("{prefix}embeddings.token_type_embeddings.weight"))?;
+        if shape.get(1) != Some(&hidden) {
+            return Err(file.error(format!("the token type embeddings have the shape {shape:?}")));
+        }
+        let mut positions = table("position", config.max_position_embeddings)?;
+        for position in positions.chunks_exact_mut(hidden) {
+            // All tokens are of the first type.
+            position.iter_mut().zip(&types).for_each(|(value, of_type)| *value += of_type);
+        }
+        let layer = |number: usize| {
+            let name = |part: &str| format!("{prefix}encoder.layer.{number}.{part}");
+            let linear = |parts: &[&str], inputs, outputs| {
+                let names: Vec<String> = parts.iter().map(|part| name(part)).collect();
+                Linear::new(file, &names, inputs, outputs)
+            };
+            let norm = |part: &str| LayerNorm::new(file, &name(part), config);
+            let inner = config.intermediate_size;
+            Ok(Layer {
+                query_key_value: linear(
+                    &["attention.self.query", "attention.self.key", "attention.self.value"],
+                    hidden,
+                    hidden,
+                )?,
+                attention_output: linear(&["attention.output.dense"], hidden, hidden)?,
+                attention_norm: norm("attention.output.LayerNorm")?,
+                intermediate: linear(&["intermediate.dense"], hidden, inner)?,
+                output: linear(&["output.dense"], inner, hidden)?,
+                output_norm: norm("output.LayerNorm")?,
+            })
+        };
+        Ok(Self {
+            hidden,
+            heads: config.num_attention_heads,
+            words: table("word", config.vocab_size)?,
+            positions,
+            norm: LayerNorm::new(file, &format!("{prefix}embeddings.LayerNorm"), config)?,
+            layers: (0..config.num_hidden_layers).map(layer).collect::<Result<_, _>>()?,
+        })
+    }
+
+    pub(crate) fn dimension(&self) -> usize {
+        self.hidden
+    }
+
+    /// The number of tokens that have vectors.
+    pub(crate) fn token_count(&self) -> usize {
+        self.words.len() / self.hidden
+    }
+
+    /// Returns the vectors of the last layer for the tokens of several texts, one row per token.
+    pub(crate) fn encode(&self, texts: &[Vec<u32>]) -> Vec<f32> {
+        let hidden = self.hidden;
+        let mut rows = Vec::with_capacity(texts.iter().map(Vec::len).sum::<usize>() * hidden);
+        let mut ranges: Vec<Range<usize>> = Vec::with_capacity(texts.len());
+        for tokens in texts {
+            let start = rows.len() / hidden;
+            for (&token, position) in tokens.iter().zip(self.positions.chunks_exact(hidden)) {
+                let word = &self.words[token as usize * hidden..][..hidden];
+                rows.extend(word.iter().zip(position).map(|(word, position)| word + position));
+            }
+            ranges.push(start..rows.len() / hidden);
+        }
+        self.norm.apply(&mut rows);
+        for layer in &self.layers {
+            let attended = self.attend(&layer.query_key_value.apply(&rows), &ranges);
+            add(&mut rows, &layer.attention_output.apply(&attended));
+            layer.attention_norm.apply(&mut rows);
+            let mut inner = layer.intermediate.apply(&rows);
+            for value in &mut inner {
+                *value = gelu(*value);
+            }
+            add(&mut rows, &layer.output.apply(&inner));
+            layer.output_norm.apply(&mut rows);
+        }
+        rows
+    }
+
+    /// Returns the means of the values of each text, weighted by the similarity of queries and keys
+    /// (Vaswani et al. 2017, §3.2). A row of `query_key_value` contains the query, key and value of
+    /// a token for all heads.
+    fn attend(&self, query_key_value: &[f32], texts: &[Range<usize>]) -> Vec<f32> {
+        let hidden = self.hidden;
+        let stride = 3 * hidden;
+        let width = hidden / self.heads;
+        let scale = 1.0 / (width as f32).sqrt();
+        let mut means = vec![0.0; query_key_value.len() / 3];
+        let mut weights = Vec::new();
+        for text in texts.iter().filter(|text| !text.is_empty()) {
+            let length = text.len();
+            weights.resize(length * length, 0.0);
+            for head in 0..self.heads {
+                let part = |part: usize| {
+                    let start = text.start * stride + part * hidden + head * width;
+                    View::rows(&query_key_value[start..], length, width, stride)
+                };
+                multiply(part(0), part(1).transposed(), &mut weights, length);
+                weights.chunks_exact_mut(length).for_each(|row| softmax(row, scale));
+                let weights = View::rows(&weights, length, length, length);
+                let start = text.start * hidden + head * width;
+                multiply(weights, part(2), &mut means[start..], hidden);
+            }
+        }
+        means
+    }
+}
+
+fn add(rows: &mut [f32], others: &[f32]) {
+    rows.iter_mut().zip(others).for_each(|(value, other)| *value += other);
+}
+
+/// Replaces x by exp(scale · x), divided by the sum of these values.
+fn softmax(row: &mut [f32], scale: f32) {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for value in &mut *row {
+        *value = libm::expf((*value - max) * scale);
+        sum += *value;
+    }
+    for value in row {
+        *value /= sum;
+    }
+}
+
+/// The Gaussian error linear unit x · Φ(x), with the approximation of erf by Abramowitz and Stegun
+/// (1964), 7.1.26. Its absolute error is at most 1.5e-7.
+fn gelu(x: f32) -> f32 {
+    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * z);
+    let polynomial = ((((1.061_405_4 * t - 1.453_152) * t + 1.421_413_7) * t - 0.284_496_74) * t
+        + 0.254_829_6)
+        * t;
+    let erf = 1.0 - polynomial * libm::expf(-z * z);
+    0.5 * x * (1.0 + erf.copysign(x))
+}

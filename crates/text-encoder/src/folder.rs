@@ -1,0 +1,244 @@
+//! Reads the configuration of a model from its folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::bert::BertConfig;
+use crate::error::{EncoderError, Problem, at};
+
+/// What the files of a folder say about its model.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) tokenizer: PathBuf,
+    pub(crate) weights: PathBuf,
+    pub(crate) settings: Settings,
+}
+
+/// What a model computes besides its weights.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) architecture: Architecture,
+    /// Whether embeddings are scaled to length 1.
+    pub(crate) normalizes: bool,
+    /// The maximum number of tokens of a text, with special tokens; further tokens are ignored.
+    pub(crate) max_tokens: Option<usize>,
+    /// Whether texts are changed to lower case before they are split into tokens.
+    pub(crate) lowercases: bool,
+    /// The text before each text.
+    pub(crate) prompt: String,
+}
+
+/// The architecture of a model.
+#[derive(Debug)]
+pub(crate) enum Architecture {
+    /// A table of token vectors in the tensor of this name.
+    Static { tensor: &'static str },
+    /// A transformer.
+    Bert { config: BertConfig, pooling: Pooling },
+}
+
+/// How the vectors of the tokens of a text become one vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pooling {
+    /// The mean of all vectors.
+    Mean,
+    /// The vector of the first token.
+    FirstToken,
+}
+
+/// One stage of `modules.json`.
+#[derive(Debug, Deserialize)]
+struct Module {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// `config.json` of a static model.
+#[derive(Debug, Default, Deserialize)]
+struct StaticConfig {
+    #[serde(default)]
+    normalize: bool,
+    #[serde(default = "default_max_length")]
+    max_length: Option<usize>,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "null means no limit")]
+fn default_max_length() -> Option<usize> {
+    Some(512)
+}
+
+/// `sentence_bert_config.json`.
+#[derive(Debug, Default, Deserialize)]
+struct SentenceConfig {
+    max_seq_length: Option<usize>,
+    #[serde(default)]
+    do_lower_case: bool,
+}
+
+/// `config_sentence_transformers.json`.
+#[derive(Debug, Default, Deserialize)]
+struct PromptConfig {
+    #[serde(default)]
+    prompts: serde_json::Map<String, serde_json::Value>,
+    default_prompt_name: Option<String>,
+}
+
+/// `config.json` of the pooling module.
+#[derive(Debug, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "the fields of the file")]
+struct PoolingConfig {
+    #[serde(default)]
+    pooling_mode_cls_token: bool,
+    #[serde(default)]
+    pooling_mode_mean_tokens: bool,
+    #[serde(default)]
+    pooling_mode_max_tokens: bool,
+    #[serde(default)]
+    pooling_mode_mean_sqrt_len_tokens: bool,
+    #[serde(default)]
+    pooling_mode_lasttoken: bool,
+}
+
+impl Folder {
+    /// Reads the configuration of the model in `path`.
+    pub(crate) fn read(path: &Path) -> Result<Self, EncoderError> {
+        fs::read_dir(path).map_err(|error| at(path)(error.into()))?;
+        let modules: Option<Vec<Module>> = read_if_exists(&path.join("modules.json"))?;
+        let config: Option<serde_json::Value> = read_if_exists(&path.join("config.json"))?;
+        let type_of = |config: &serde_json::Value| config["model_type"].as_str().map(str::to_owned);
+        let model_type = config.as_ref().and_then(type_of);
+        let is_transformer = match &modules {
+            Some(modules) => {
+                modules.first().is_some_and(|first| first.kind.ends_with("Transformer"))
+            }
+            None => model_type.as_ref().is_some_and(|model_type| model_type != "model2vec"),
+        };
+        if is_transformer {
+            Self::transformer(path, &modules.unwrap_or_default())
+        } else {
+            Self::static_model(path, &modules.unwrap_or_default(), config.is_some())
+        }
+    }
+
+    fn static_model(
+        path: &Path,
+        modules: &[Module],
+        has_config: bool,
+    ) -> Result<Self, EncoderError> {
+        let unsupported = |module: &&Module| {
+            !["StaticEmbedding", "Normalize"].iter().any(|name| module.kind.ends_with(name))
+        };
+        if let Some(module) = modules.iter().find(unsupported) {
+            return Err(unsupported_module(path, module));
+        }
+        let from_sentence_transformers = !modules.is_empty() || !has_config;
+        let name = if has_config { "config.json" } else { "config_sentence_transformers.json" };
+        let config: StaticConfig = read(&path.join(name))?;
+        let inside = path.join(modules.first().map_or("", |module| &*module.path));
+        let inside =
+            if inside.join("model.safetensors").exists() { inside } else { path.to_owned() };
+        Ok(Self {
+            tokenizer: inside.join("tokenizer.json"),
+            weights: inside.join("model.safetensors"),
+            settings: Settings {
+                architecture: Architecture::Static {
+                    tensor: if from_sentence_transformers {
+                        "embedding.weight"
+                    } else {
+                        "embeddings"
+                    },
+                },
+                normalizes: config.normalize || has_normalize(modules),
+                max_tokens: config.max_length,
+                lowercases: false,
+                prompt: String::new(),
+            },
+        })
+    }
+
+    fn transformer(path: &Path, modules: &[Module]) -> Result<Self, EncoderError> {
+        let inside = path.join(modules.first().map_or("", |module| &*module.path));
+        let config_file = inside.join("config.json");
+        let config: BertConfig = read(&config_file)?;
+        config.check().map_err(at(&config_file))?;
+        let sentence: SentenceConfig =
+            read_if_exists(&inside.join("sentence_bert_config.json"))?.unwrap_or_default();
+        let prompts: PromptConfig =
+            read_if_exists(&path.join("config_sentence_transformers.json"))?.unwrap_or_default();
+        let mut pooling = Pooling::Mean;
+        for module in modules.iter().skip(1) {
+            if module.kind.ends_with("Pooling") {
+                pooling = read_pooling(&path.join(&module.path).join("config.json"))?;
+            } else if !module.kind.ends_with("Normalize") {
+                return Err(unsupported_module(path, module));
+            }
+        }
+        let limit = config.max_position_embeddings;
+        let weights = inside.join("model.safetensors");
+        if !weights.exists() && inside.join("pytorch_model.bin").exists() {
+            let what = "the weights are stored as pytorch_model.bin; save them as \
+                        model.safetensors, for example with `SentenceTransformer(FOLDER)\
+                        .save(OTHER_FOLDER)` of sentence-transformers";
+            return Err(at(&inside)(Problem::Unsupported(what.to_owned())));
+        }
+        let prompt = prompts
+            .default_prompt_name
+            .and_then(|name| prompts.prompts.get(&name)?.as_str().map(str::to_owned));
+        Ok(Self {
+            tokenizer: [&inside, path]
+                .iter()
+                .map(|folder| folder.join("tokenizer.json"))
+                .find(|file| file.exists())
+                .unwrap_or_else(|| inside.join("tokenizer.json")),
+            weights,
+            settings: Settings {
+                architecture: Architecture::Bert { config, pooling },
+                normalizes: has_normalize(modules),
+                max_tokens: Some(sentence.max_seq_length.map_or(limit, |tokens| tokens.min(limit))),
+                lowercases: sentence.do_lower_case,
+                prompt: prompt.unwrap_or_default(),
+            },
+        })
+    }
+}
+
+fn has_normalize(modules: &[Module]) -> bool {
+    modules.iter().any(|module| module.kind.ends_with("Normalize"))
+}
+
+fn unsupported_module(path: &Path, module: &Module) -> EncoderError {
+    let what = format!(
+        "the module `{}` is not supported; expected Transformer, Pooling, StaticEmbedding or \
+         Normalize",
+        module.kind
+    );
+    at(&path.join("modules.json"))(Problem::Unsupported(what))
+}
+
+fn read_pooling(file: &Path) -> Result<Pooling, EncoderError> {
+    let config: PoolingConfig = read(file)?;
+    let others = config.pooling_mode_max_tokens
+        || config.pooling_mode_mean_sqrt_len_tokens
+        || config.pooling_mode_lasttoken;
+    match (config.pooling_mode_cls_token, config.pooling_mode_mean_tokens) {
+        (true, false) if !others => Ok(Pooling::FirstToken),
+        (false, true) if !others => Ok(Pooling::Mean),
+        _ => {
+            let what = "only mean pooling and pooling of the first token are supported".to_owned();
+            Err(at(file)(Problem::Unsupported(what)))
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(file: &Path) -> Result<T, EncoderError> {
+    let bytes = fs::read(file).map_err(|error| at(file)(error.into()))?;
+    serde_json::from_slice(&bytes).map_err(|error| at(file)(error.into()))
+}
+
+fn read_if_exists<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, EncoderError> {
+    if file.exists() { read(file).map(Some) } else { Ok(None) }
+}

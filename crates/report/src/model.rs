@@ -7,7 +7,7 @@ use classify::decide::objective::{ExpectedMetrics, Metrics};
 use classify::decide::outcomes::Intervals;
 use classify::model::{InputSpec, Model, TuningSummary, Updates};
 use classify::printable::printable;
-use classify::rows::dense::{DenseSpec, Metric};
+use classify::rows::dense::{DenseSpec, EncoderSpec, Metric};
 use classify::text::analyze::{AnalyzerSpec, stop_word_list_name};
 use classify::text::corpus::ReadingSpec;
 use classify::text::counts::Fields;
@@ -66,6 +66,9 @@ fn push_features(lines: &mut Lines, model: &Model) {
     }
     if let Some(dense) = &settings.dense {
         lines.push("vectors", vectors(dense, settings.dense_share));
+        if let Some(EncoderSpec { folder, kind, hash }) = dense.encoder() {
+            lines.push("encoder", format!("{kind}, hash {hash}, from {folder}"));
+        }
     }
     if model.has_terms() {
         lines.push("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));

@@ -72,7 +72,7 @@ pub(crate) fn parse(
     match format {
         BodyFormat::Json => parse_json(text, live, rules),
         BodyFormat::Text if live.accepts_plain_text => {
-            Ok(RequestDocuments::one(document_of(None, text.to_owned())))
+            Ok(RequestDocuments::one(document_of(None, text.to_owned(), live)))
         }
         BodyFormat::Text => {
             let what = "this model does not accept plain text; \
@@ -95,7 +95,7 @@ fn parse_json(
         && rules.labels == LabelUse::Optional
         && let Ok(OneText { id, text }) = serde_json::from_str(text)
     {
-        return Ok(RequestDocuments::one(document_of(id, text)));
+        return Ok(RequestDocuments::one(document_of(id, text, live)));
     }
     if let Ok(DocumentList { documents }) = serde_json::from_str(text) {
         check_count(documents.len(), rules.max_documents)?;
@@ -161,13 +161,14 @@ fn check_count(count: usize, max: usize) -> Result<(), Failure> {
     Err(Failure::TooMany(what))
 }
 
-fn document_of(id: Option<String>, text: String) -> Document {
+fn document_of(id: Option<String>, text: String, live: &LiveModel) -> Document {
+    let encoder = live.read_options.encoder.as_ref();
     Document {
+        vector: encoder.and_then(|encoder| encoder.encode(&[(&text).into()]).pop()),
         id: id.unwrap_or_else(|| "1".to_owned()),
         content: Content::Text(text),
         labels: Vec::new(),
         weight: 1.0,
-        vector: None,
         group: None,
         place: Place { source: Arc::from(ONLY_DOCUMENT), line: Some(1) },
     }

@@ -111,6 +111,13 @@ impl Folder {
         let config: Option<serde_json::Value> = read_if_exists(&path.join("config.json"))?;
         let type_of = |config: &serde_json::Value| config["model_type"].as_str().map(str::to_owned);
         let model_type = config.as_ref().and_then(type_of);
+        let sentence_transformers = path.join("config_sentence_transformers.json");
+        if modules.is_none() && config.is_none() && !sentence_transformers.exists() {
+            let what = "not a model: expected the file config.json, modules.json or \
+                        config_sentence_transformers.json, with tokenizer.json and \
+                        model.safetensors";
+            return Err(at(path)(Problem::Unsupported(what.to_owned())));
+        }
         let is_transformer = match &modules {
             Some(modules) => {
                 modules.first().is_some_and(|first| first.kind.ends_with("Transformer"))

@@ -314,6 +314,9 @@ pub enum Problem {
     /// A document without a vector, although a vector is required.
     #[error("the document has no vector")]
     NoVector,
+    /// An encoder is given, but the document consists of features.
+    #[error("the document has features, and no text for the encoder")]
+    NoTextToEncode,
     /// A vector whose dimension differs from the dimension of other vectors.
     #[error("a vector of {found} values, expected {expected}")]
     VectorDimension {
@@ -442,6 +445,7 @@ impl CorpusError {
                 "split the document; in CSV, a quote that is never closed takes in the rest of \
                  the file"
             }
+            Problem::NoTextToEncode => "encoders read texts; features and vectors need none",
             Problem::NoVector => {
                 "name the field of the vectors (JSONL, CSV, TSV), or a file of vectors next to \
                  the corpus"

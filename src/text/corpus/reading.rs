@@ -201,6 +201,10 @@ impl Corpus {
         let mut error = None;
         while documents.is_empty() || (documents.len() < ENCODED_TOGETHER && !self.is_stream) {
             match self.read() {
+                Some(Ok(document)) if document.content.text().is_none() => {
+                    error = Some(Problem::NoTextToEncode.at(&document.place));
+                    break;
+                }
                 Some(Ok(document)) => documents.push(document),
                 Some(Err(problem)) => {
                     error = Some(problem);
@@ -211,6 +215,7 @@ impl Corpus {
         }
         encode_documents(encoder, &mut documents);
         self.encoded.extend(documents.into_iter().map(Ok));
+        self.has_failed |= error.is_some();
         self.encoded.extend(error.map(Err));
     }
 

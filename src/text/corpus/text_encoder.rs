@@ -51,16 +51,12 @@ pub trait TextEncoder: fmt::Debug + Send + Sync {
     fn encode(&self, texts: &[Cow<'_, str>]) -> Vec<Vec<f32>>;
 }
 
-/// Replaces the vectors of documents with those of their texts. Documents without a text keep
-/// theirs.
+/// Replaces the vectors of documents with those of their texts.
 pub(super) fn encode_documents(encoder: &dyn TextEncoder, documents: &mut [Document]) {
-    let vectors = {
-        let texts: Vec<Cow<'_, str>> =
-            documents.iter().filter_map(|document| document.content.text()).collect();
-        encoder.encode(&texts)
-    };
-    let with_text = documents.iter_mut().filter(|document| document.content.text().is_some());
-    for (document, vector) in with_text.zip(vectors) {
+    let texts: Vec<Cow<'_, str>> =
+        documents.iter().map(|document| document.content.text().unwrap_or_default()).collect();
+    let vectors = encoder.encode(&texts);
+    for (document, vector) in documents.iter_mut().zip(vectors) {
         document.vector = Some(vector);
     }
 }

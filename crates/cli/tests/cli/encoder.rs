@@ -59,6 +59,9 @@ fn encoders_end_to_end() {
     ok(&["train", &train, "-o", &plain]);
     refused(&mut messages, 2, &["predict", &plain, &test, "--encoder", &moved]);
     refused(&mut messages, 2, &["train", &train, "-o", &plain, "--features", "encoder"]);
+    let rows = folder.text("rows.svm");
+    std::fs::write(&rows, "1 3:1 4:2\n2 5:1\n").unwrap();
+    refused(&mut messages, 3, &["train", &rows, "-o", &plain, "--encoder", &moved]);
     let lsa = ["--features", "lsa:2", "--encoder", &moved];
     refused(&mut messages, 2, &[&["train", &*train, "-o", &*plain], &lsa[..]].concat());
     insta::assert_snapshot!(messages);

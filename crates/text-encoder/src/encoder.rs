@@ -55,7 +55,7 @@ enum Network {
 }
 
 impl Encoder {
-    /// Opens the model in a folder; see the [crate](crate) for the files.
+    /// Opens the model in a folder; see the [crate] for the files.
     ///
     /// # Errors
     /// If a file is missing or damaged, or the model is of a kind that is not implemented.

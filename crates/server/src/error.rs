@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use classify::classifier::ClassifyError;
 use classify::learn::TrainError;
 use classify::model::{ModelError, ModelProblem, UpdateError};
+use classify::rows::dense::EncoderSpec;
 use classify::search::SearchError;
 
 /// Reason why a server cannot start.
@@ -28,6 +29,12 @@ pub enum ServerError {
          but a server answers documents one at a time; train the model with another rule"
     )]
     NeedsBatch,
+    /// The model was trained with another encoder than the one of the server.
+    #[error(
+        "the model needs the encoder {} with the hash {}; start the server again with --encoder",
+        classify::printable::printable(&_0.folder), _0.hash
+    )]
+    OtherEncoder(EncoderSpec),
     /// The documents of the pool cannot be prepared for labeling.
     #[error("the pool cannot be prepared for labeling: {0}")]
     Pool(#[from] TrainError),

@@ -27,8 +27,9 @@ impl LiveModel {
     /// Creates the live model. `encoder` computes the vectors of texts if the model needs it.
     pub(crate) fn new(classifier: Classifier, encoder: Option<Arc<dyn TextEncoder>>) -> Self {
         let model = classifier.model();
-        let read_options = read_options(model, encoder);
         let settings = model.settings();
+        let needs_encoder = settings.dense.as_ref().is_some_and(|dense| dense.encoder().is_some());
+        let read_options = read_options(model, encoder.filter(|_| needs_encoder));
         let needs_vector = settings
             .dense
             .as_ref()
@@ -81,12 +82,79 @@ fn read_options(model: &Model, encoder: Option<Arc<dyn TextEncoder>>) -> ReadOpt
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
     use axum::body::Body;
     use axum::http::StatusCode;
-    use classify::text::corpus::ReadOptions;
+    use classify::learn::{DenseOptions, DenseSource, TrainOptions, Trainer};
+    use classify::rows::dense::{EncoderSpec, Metric};
+    use classify::search::Engines;
+    use classify::text::corpus::{Corpus, ReadOptions, TextEncoder};
     use serde_json::{Value, json};
 
-    use crate::test_server::{TestServer, request};
+    use crate::ServerOptions;
+    use crate::state::State;
+    use crate::test_server::{TestServer, request, threads};
+
+    /// An encoder whose vectors turn with the number of characters of a text.
+    #[derive(Debug)]
+    struct Lengths(EncoderSpec);
+
+    impl TextEncoder for Lengths {
+        fn spec(&self) -> &EncoderSpec {
+            &self.0
+        }
+
+        fn encode(&self, texts: &[Cow<'_, str>]) -> Vec<Vec<f32>> {
+            let vector = |text: &Cow<'_, str>| vec![1.0, text.chars().count() as f32];
+            texts.iter().map(vector).collect()
+        }
+    }
+
+    fn lengths(hash: &str) -> Arc<dyn TextEncoder> {
+        let spec = EncoderSpec { folder: "f".into(), kind: "lengths".into(), hash: hash.into() };
+        Arc::new(Lengths(spec))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn texts_are_encoded() {
+        let lines = [("a", "short"), ("abcdefghijk", "long")]
+            .map(|(text, label)| json!({ "text": text, "label": label }).to_string());
+        let encoder = lengths("1");
+        let options = TrainOptions {
+            dense: Some(DenseOptions {
+                source: DenseSource::Given { field: None, encoder: Some(encoder.spec().clone()) },
+                metric: Metric::Angular,
+                with_terms: false,
+            }),
+            tuning: None,
+            ..TrainOptions::default()
+        };
+        let read = ReadOptions { encoder: Some(Arc::clone(&encoder)), ..ReadOptions::default() };
+        let corpus = Corpus::from_bytes("lines", lines.join("\n").into(), read).unwrap();
+        let model = Trainer::builder().options(options).build().train(corpus).unwrap().model;
+        let server = TestServer::of_model(&model, |options| options.encoder = Some(encoder));
+        let plain = request("POST", "/v1/predict").header("content-type", "text/plain");
+        let replies = [
+            server.send("POST", "/v1/predict", r#"{"text": "zzzzzzzzz"}"#).await,
+            server.request(plain, Body::from("zzzzzzzzz")).await,
+        ];
+        for reply in replies {
+            assert_eq!(reply.json()["labels"], json!(["long"]), "{reply:?}");
+        }
+        let several = json!({ "documents": [{ "text": "z" }, { "text": "zzzzzzzzz" }] });
+        let reply = server.send("POST", "/v1/predict", several.to_string()).await;
+        assert_eq!(reply.json()["answers"][0]["labels"], json!(["short"]), "{reply:?}");
+
+        // Another encoder would give wrong answers.
+        for other in [None, Some(lengths("2"))] {
+            let path = server.path("a.model");
+            let options = ServerOptions { encoder: other, ..ServerOptions::new(path) };
+            let error = State::open(options, Engines::cpu(&threads())).unwrap_err();
+            assert!(error.to_string().contains("needs the encoder f with the hash 1"), "{error}");
+        }
+    }
 
     const CORPUS: &str = r#"{"key": 7, "doc": {"body": "apple pear plum"}, "topic": "fruit;food"}
 {"key": 8, "doc": {"body": "spoon fork knife"}, "topic": "cutlery"}"#;

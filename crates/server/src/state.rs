@@ -14,6 +14,7 @@ use classify::classifier::{Classifier, UpdatableEngines};
 use classify::model::{
     Change, ChangeCounts, Collection, Model, UpdateError, UpdatedModel, journal_path,
 };
+use classify::rows::dense::DenseSpec;
 use classify::search::{Engines, SearchError};
 use classify::text::corpus::{Document, TextEncoder};
 
@@ -330,6 +331,14 @@ impl Documents {
     ) -> Result<LiveModel, ServerError> {
         if collection.model().settings().decision.needs_batch() {
             return Err(ServerError::NeedsBatch);
+        }
+        let model = collection.model();
+        let settings = model.settings();
+        if let Some(needed) = settings.dense.as_ref().and_then(DenseSpec::encoder)
+            && model.needs_vectors(settings.dense_share)
+            && encoder.as_ref().is_none_or(|encoder| encoder.spec().hash != needed.hash)
+        {
+            return Err(ServerError::OtherEncoder(needed.clone()));
         }
         Ok(live_model(&mut self.engines, collection, encoder)?)
     }

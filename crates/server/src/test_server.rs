@@ -110,7 +110,8 @@ impl TestServer {
         self.service = TowerToHyperService::new(router(&self.shared));
     }
 
-    fn of_model(model: &Model, change: impl FnOnce(&mut ServerOptions)) -> Self {
+    /// Opens a server with a model.
+    pub(crate) fn of_model(model: &Model, change: impl FnOnce(&mut ServerOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.model");
         model.save(&path).unwrap();

@@ -60,8 +60,16 @@ impl BertConfig {
                 self.position_embedding_type
             ));
         }
-        let sizes = [self.hidden_size, self.num_attention_heads, self.max_position_embeddings];
-        if sizes.contains(&0) || !self.hidden_size.is_multiple_of(self.num_attention_heads) {
+        let sizes = [
+            self.hidden_size,
+            self.intermediate_size,
+            self.num_attention_heads,
+            self.max_position_embeddings,
+        ];
+        if sizes.contains(&0) {
+            return unsupported("a size of the model is 0".to_owned());
+        }
+        if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             return unsupported("the hidden size is not a multiple of the number of heads".into());
         }
         Ok(())

@@ -23,8 +23,8 @@ pub enum Problem {
     /// The file is not JSON with the expected fields.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// The file is not a tokenizer.
-    #[error("not a tokenizer: {0}")]
+    /// The file is not a tokenizer, or its special tokens leave no room for a text.
+    #[error("{0}")]
     Tokenizer(String),
     /// The weights are damaged, or a tensor is missing or has an unexpected shape.
     #[error("{0}")]

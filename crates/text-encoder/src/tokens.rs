@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{PostProcessor as _, Tokenizer, TruncationParams};
 
 use crate::error::{EncoderError, Problem, at};
 
@@ -22,9 +22,16 @@ impl Tokens {
         max_tokens: Option<usize>,
         adds_special: bool,
     ) -> Result<Self, EncoderError> {
-        let failed = |error: tokenizers::Error| at(file)(Problem::Tokenizer(error.to_string()));
+        let failed = |error: tokenizers::Error| {
+            at(file)(Problem::Tokenizer(format!("not a tokenizer: {error}")))
+        };
         let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(failed)?;
         tokenizer.with_padding(None);
+        let special = tokenizer.get_post_processor().map_or(0, |post| post.added_tokens(false));
+        if let Some(limit) = max_tokens.filter(|&limit| limit <= special) {
+            let what = format!("{special} special tokens leave no room for text in {limit} tokens");
+            return Err(at(file)(Problem::Tokenizer(what)));
+        }
         let truncation =
             max_tokens.map(|max_length| TruncationParams { max_length, ..Default::default() });
         tokenizer.with_truncation(truncation).map_err(failed)?;

@@ -140,6 +140,11 @@ fn modules_choose_pooling_and_normalization() {
     let message = error("1_Pooling/config.json", r#"{"pooling_mode_max_tokens": true}"#);
     assert!(message.contains("only mean pooling"), "{message}");
     write("1_Pooling/config.json", r#"{"pooling_mode_mean_tokens": true}"#);
+    write("sentence_bert_config.json", r#"{"max_seq_length": 3}"#);
+    let cut = Encoder::open(folder.path()).unwrap();
+    assert_eq!(cut.encode(&["c a b c"]), cut.encode(&["c"]));
+    let message = error("sentence_bert_config.json", r#"{"max_seq_length": 2}"#);
+    assert!(message.contains("2 special tokens leave no room for text in 2 tokens"), "{message}");
     let message = error(
         "config.json",
         r#"{"model_type": "mpnet", "hidden_size": 4,

@@ -124,6 +124,10 @@ impl Cluster {
     /// Reads and weights the documents.
     fn weighted(&self, threads: &Threads, verbosity: Verbosity) -> Result<Model, Failure> {
         let mut read_options = self.reading.options(LabelUse::Optional, Some(threads))?;
+        if read_options.encoder.is_some() {
+            let message = "--encoder: cluster compares documents by terms".to_owned();
+            return Err(Failure::Usage(message));
+        }
         let fields = self.analysis.fields();
         fields.read_apart(&mut read_options);
         let first_column = read_options.first_column.unwrap_or(1);

@@ -188,9 +188,9 @@ fn failure(error: ServerError) -> Failure {
         ServerError::Decisions { path, source } => {
             Failure::Input { path, message: source.to_string() }
         }
-        error @ (ServerError::NeedsBatch | ServerError::CannotLabel(_)) => {
-            Failure::Usage(error.to_string())
-        }
+        error @ (ServerError::NeedsBatch
+        | ServerError::CannotLabel(_)
+        | ServerError::OtherEncoder(_)) => Failure::Usage(error.to_string()),
         error => Failure::Resource(error.to_string()),
     }
 }

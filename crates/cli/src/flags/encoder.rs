@@ -9,7 +9,7 @@ use classify::threads::Threads;
 
 use crate::failure::Failure;
 
-/// An encoder, as corpora call it.
+/// An encoder that the readers of several corpora, or of requests, share.
 type SharedEncoder = Arc<dyn TextEncoder>;
 
 /// Opens the encoder in `folder`, which computes on `threads`.

@@ -20,7 +20,9 @@ import numpy as np
 
 def python_encoder(folder):
     """Returns the name and the function that encodes texts with the model in a folder."""
-    if json.loads((folder / "config.json").read_text()).get("model_type") == "bert":
+    config = folder / "config.json"
+    is_bert = config.exists() and json.loads(config.read_text())["model_type"] == "bert"
+    if is_bert or (folder / "modules.json").exists():
         from sentence_transformers import SentenceTransformer
 
         return "sentence-transformers", SentenceTransformer(str(folder), device="cpu").encode

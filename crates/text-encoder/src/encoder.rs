@@ -71,6 +71,7 @@ impl Encoder {
         let network = match &settings.architecture {
             Architecture::Static { tensor } => {
                 let unknown = unknown_token(&folder.tokenizer, &tokenizer, &tokens)?;
+                let unknown = unknown.filter(|_| settings.skips_unknown);
                 let max_tokens = settings.max_tokens;
                 Network::Static(StaticModel::new(&file, tensor, &tokens, unknown, max_tokens)?)
             }

@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) normalizes: bool,
     /// The maximum number of tokens of a text, with special tokens; further tokens are ignored.
     pub(crate) max_tokens: Option<usize>,
+    /// Whether the token of unknown text is left out.
+    pub(crate) skips_unknown: bool,
     /// Whether texts are changed to lower case before they are split into tokens.
     pub(crate) lowercases: bool,
     /// The text before each text.
@@ -91,16 +93,26 @@ struct PromptConfig {
 #[derive(Debug, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the fields of the file")]
 struct PoolingConfig {
-    #[serde(default)]
-    pooling_mode_cls_token: bool,
-    #[serde(default)]
-    pooling_mode_mean_tokens: bool,
-    #[serde(default)]
-    pooling_mode_max_tokens: bool,
-    #[serde(default)]
-    pooling_mode_mean_sqrt_len_tokens: bool,
-    #[serde(default)]
-    pooling_mode_lasttoken: bool,
+    #[serde(default, rename = "pooling_mode_cls_token")]
+    cls_token: bool,
+    #[serde(default, rename = "pooling_mode_mean_tokens")]
+    mean_tokens: bool,
+    #[serde(default, rename = "pooling_mode_max_tokens")]
+    max_tokens: bool,
+    #[serde(default, rename = "pooling_mode_mean_sqrt_len_tokens")]
+    mean_sqrt_len_tokens: bool,
+    #[serde(default, rename = "pooling_mode_lasttoken")]
+    lasttoken: bool,
+    /// The mode, as sentence-transformers 6 writes it.
+    #[serde(rename = "pooling_mode")]
+    mode: Option<String>,
+}
+
+/// `tokenizer_config.json`.
+#[derive(Debug, Default, Deserialize)]
+struct TokenizerConfig {
+    /// The maximum number of tokens; 10³⁰ if there is none.
+    model_max_length: Option<f64>,
 }
 
 impl Folder {
@@ -160,7 +172,9 @@ impl Folder {
                     },
                 },
                 normalizes: config.normalize || has_normalize(modules),
-                max_tokens: config.max_length,
+                // sentence-transformers neither cuts texts nor skips unknown tokens.
+                max_tokens: config.max_length.filter(|_| modules.is_empty()),
+                skips_unknown: modules.is_empty(),
                 lowercases: false,
                 prompt: String::new(),
             },
@@ -185,6 +199,11 @@ impl Folder {
             }
         }
         let limit = config.max_position_embeddings;
+        let tokenizer: TokenizerConfig =
+            read_if_exists(&inside.join("tokenizer_config.json"))?.unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+        let of_tokenizer = tokenizer.model_max_length.map(|tokens| tokens as usize);
+        let max_tokens = sentence.max_seq_length.or(of_tokenizer);
         let weights = inside.join("model.safetensors");
         if !weights.exists() && inside.join("pytorch_model.bin").exists() {
             let what = "the weights are stored as pytorch_model.bin; save them as \
@@ -205,8 +224,9 @@ impl Folder {
             settings: Settings {
                 architecture: Architecture::Bert { config, pooling },
                 normalizes: has_normalize(modules),
-                max_tokens: Some(sentence.max_seq_length.map_or(limit, |tokens| tokens.min(limit))),
+                max_tokens: Some(max_tokens.map_or(limit, |tokens| tokens.min(limit))),
                 lowercases: sentence.do_lower_case,
+                skips_unknown: false,
                 prompt: prompt.unwrap_or_default(),
             },
         })
@@ -228,12 +248,13 @@ fn unsupported_module(path: &Path, module: &Module) -> EncoderError {
 
 fn read_pooling(file: &Path) -> Result<Pooling, EncoderError> {
     let config: PoolingConfig = read(file)?;
-    let others = config.pooling_mode_max_tokens
-        || config.pooling_mode_mean_sqrt_len_tokens
-        || config.pooling_mode_lasttoken;
-    match (config.pooling_mode_cls_token, config.pooling_mode_mean_tokens) {
-        (true, false) if !others => Ok(Pooling::FirstToken),
-        (false, true) if !others => Ok(Pooling::Mean),
+    let others = config.max_tokens || config.mean_sqrt_len_tokens || config.lasttoken;
+    let mode = config.mode.as_deref();
+    match (mode, config.cls_token, config.mean_tokens) {
+        (Some("cls"), _, _) => Ok(Pooling::FirstToken),
+        (Some("mean"), _, _) => Ok(Pooling::Mean),
+        (None, true, false) if !others => Ok(Pooling::FirstToken),
+        (None, false, true) if !others => Ok(Pooling::Mean),
         _ => {
             let what = "only mean pooling and pooling of the first token are supported".to_owned();
             Err(at(file)(Problem::Unsupported(what)))

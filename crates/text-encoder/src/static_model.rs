@@ -19,7 +19,7 @@ pub(crate) struct StaticModel {
     weights: Option<Vec<f32>>,
     /// The row of each token. `None` if it is the number of the token.
     rows: Option<Vec<usize>>,
-    /// The token of unknown text, which is ignored.
+    /// A token to leave out, which stands for unknown text.
     unknown: Option<u32>,
     /// The maximum number of characters of a text; further characters are ignored.
     max_chars: Option<usize>,

@@ -34,6 +34,14 @@ fn static_embeddings_are_means_of_known_tokens() {
     let plain = Encoder::open(folder.path()).unwrap();
     assert_close(&plain.encode(&["red blue"]), &[1.5, 2.0]);
     assert_ne!(plain.hash(), hash);
+
+    // sentence-transformers also takes the mean of unknown tokens.
+    let module = r#"[{"path": "", "type": "sentence_transformers.models.StaticEmbedding"}]"#;
+    fs::write(folder.path().join("modules.json"), module).unwrap();
+    let values = WORDS.iter().flat_map(|(_, vector)| *vector).collect();
+    write_tensors(folder.path(), &[("embedding.weight".to_owned(), vec![3, 2], values)]);
+    let static_embedding = Encoder::open(folder.path()).unwrap();
+    assert_close(&static_embedding.encode(&["red green"]), &[6.0, 4.5]);
 }
 
 /// Writes a BERT model with two layers, whose weights repeat a series of numbers.
@@ -129,6 +137,19 @@ fn modules_choose_pooling_and_normalization() {
     let first = [-0.922_749_34, -0.772_424_6, 0.436_406_76, -0.649_494_4f32];
     let norm = first.iter().map(|value| value * value).sum::<f32>().sqrt();
     assert_close(&encoder.encode(&["a b"]), &first.map(|value| value / norm));
+
+    // As sentence-transformers 6 writes it.
+    write("1_Pooling/config.json", r#"{"pooling_mode": "mean", "embedding_dimension": 4}"#);
+    let mean = [-0.922_614_1, -0.778_585_6, 0.437_395_9, -0.648_242f32];
+    let norm = mean.iter().map(|value| value * value).sum::<f32>().sqrt();
+    let encoder = Encoder::open(folder.path()).unwrap();
+    assert_close(&encoder.encode(&["a b"]), &mean.map(|value| value / norm));
+    write("tokenizer_config.json", r#"{"model_max_length": 4}"#);
+    let cut = Encoder::open(folder.path()).unwrap();
+    assert_eq!(cut.encode(&["a b c"]), cut.encode(&["a b"]));
+    write("tokenizer_config.json", r#"{"model_max_length": 1000000000000000019884624838656}"#);
+    let whole = Encoder::open(folder.path()).unwrap();
+    assert_ne!(whole.encode(&["a b c"]), cut.encode(&["a b c"]));
 
     let error = |name: &str, text: &str| {
         write(name, text);

@@ -70,10 +70,14 @@ impl Encoder {
         let file = Weights::new(&folder.weights, &weights)?;
         let network = match &settings.architecture {
             Architecture::Static { tensor } => {
-                let unknown = unknown_token(&folder.tokenizer, &tokenizer, &tokens)?;
-                let unknown = unknown.filter(|_| settings.skips_unknown);
-                let max_tokens = settings.max_tokens;
-                Network::Static(StaticModel::new(&file, tensor, &tokens, unknown, max_tokens)?)
+                let mut model = StaticModel::new(&file, tensor, &tokens)?;
+                if settings.is_model2vec {
+                    model.unknown = unknown_token(&folder.tokenizer, &tokenizer, &tokens)?;
+                    model.max_chars = settings
+                        .max_tokens
+                        .map(|count| count.saturating_mul(tokens.median_length()));
+                }
+                Network::Static(model)
             }
             Architecture::Bert { config, pooling } => {
                 let model = Bert::new(&file, config)?;

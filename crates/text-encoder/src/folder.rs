@@ -25,8 +25,9 @@ pub(crate) struct Settings {
     pub(crate) normalizes: bool,
     /// The maximum number of tokens of a text, with special tokens; further tokens are ignored.
     pub(crate) max_tokens: Option<usize>,
-    /// Whether the token of unknown text is left out.
-    pub(crate) skips_unknown: bool,
+    /// Whether the embedding is computed as by model2vec, which leaves out the token of unknown
+    /// text, and cuts the text before it is split into tokens.
+    pub(crate) is_model2vec: bool,
     /// Whether texts are changed to lower case before they are split into tokens.
     pub(crate) lowercases: bool,
     /// The text before each text.
@@ -108,6 +109,17 @@ struct PoolingConfig {
     mode: Option<String>,
 }
 
+/// The part of `tokenizer.json` that limits texts.
+#[derive(Debug, Deserialize)]
+struct TokenizerFile {
+    truncation: Option<Truncation>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Truncation {
+    max_length: usize,
+}
+
 /// `tokenizer_config.json`.
 #[derive(Debug, Default, Deserialize)]
 struct TokenizerConfig {
@@ -160,8 +172,14 @@ impl Folder {
         let inside = path.join(modules.first().map_or("", |module| &*module.path));
         let inside =
             if inside.join("model.safetensors").exists() { inside } else { path.to_owned() };
+        let tokenizer = inside.join("tokenizer.json");
+        let max_tokens = if modules.is_empty() {
+            config.max_length
+        } else {
+            read::<TokenizerFile>(&tokenizer)?.truncation.map(|truncation| truncation.max_length)
+        };
         Ok(Self {
-            tokenizer: inside.join("tokenizer.json"),
+            tokenizer,
             weights: inside.join("model.safetensors"),
             settings: Settings {
                 architecture: Architecture::Static {
@@ -172,9 +190,8 @@ impl Folder {
                     },
                 },
                 normalizes: config.normalize || has_normalize(modules),
-                // sentence-transformers neither cuts texts nor skips unknown tokens.
-                max_tokens: config.max_length.filter(|_| modules.is_empty()),
-                skips_unknown: modules.is_empty(),
+                max_tokens,
+                is_model2vec: modules.is_empty(),
                 lowercases: false,
                 prompt: String::new(),
             },
@@ -226,7 +243,7 @@ impl Folder {
                 normalizes: has_normalize(modules),
                 max_tokens: Some(max_tokens.map_or(limit, |tokens| tokens.min(limit))),
                 lowercases: sentence.do_lower_case,
-                skips_unknown: false,
+                is_model2vec: false,
                 prompt: prompt.unwrap_or_default(),
             },
         })

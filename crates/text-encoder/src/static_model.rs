@@ -20,20 +20,17 @@ pub(crate) struct StaticModel {
     /// The row of each token. `None` if it is the number of the token.
     rows: Option<Vec<usize>>,
     /// A token to leave out, which stands for unknown text.
-    unknown: Option<u32>,
+    pub(crate) unknown: Option<u32>,
     /// The maximum number of characters of a text; further characters are ignored.
-    max_chars: Option<usize>,
+    pub(crate) max_chars: Option<usize>,
 }
 
 impl StaticModel {
-    /// Reads the table of a model whose tokens are `tokens`. `unknown` is the token of unknown
-    /// text.
+    /// Reads the table of a model whose tokens are `tokens`.
     pub(crate) fn new(
         file: &Weights<'_>,
         tensor: &str,
         tokens: &Tokens,
-        unknown: Option<u32>,
-        max_tokens: Option<usize>,
     ) -> Result<Self, EncoderError> {
         let (vectors, shape) = file.values_and_shape(tensor)?;
         let &[row_count, dimension] = &*shape else {
@@ -68,9 +65,7 @@ impl StaticModel {
         } else {
             None
         };
-        let max_chars =
-            max_tokens.map(|tokens_kept| tokens_kept.saturating_mul(tokens.median_length()));
-        Ok(Self { dimension, vectors, is_half, weights, rows, unknown, max_chars })
+        Ok(Self { dimension, vectors, is_half, weights, rows, unknown: None, max_chars: None })
     }
 
     pub(crate) fn dimension(&self) -> usize {

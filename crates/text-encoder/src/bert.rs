@@ -38,6 +38,11 @@ fn absolute() -> String {
 }
 
 impl BertConfig {
+    /// Returns the settings that the shapes of the weights do not determine, as text.
+    pub(crate) fn identity(&self) -> String {
+        format!("heads={} epsilon={:e}", self.num_attention_heads, self.layer_norm_eps)
+    }
+
     /// Checks that the model is implemented here.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         let unsupported = |what: String| Err(Problem::Unsupported(what));

@@ -90,8 +90,8 @@ impl Encoder {
                 Network::Bert { model, pooling: *pooling }
             }
         };
-        let shown = format!("{settings:?}");
-        let parts = [&*tokenizer, &*weights, shown.as_bytes()];
+        let identity = settings.identity();
+        let parts = [&*tokenizer, &*weights, identity.as_bytes()];
         let hash = parts.map(|part| format!("{:08x}", crc32fast::hash(part))).concat();
         Ok(Self { tokens, network, settings, hash })
     }

@@ -34,6 +34,30 @@ pub(crate) struct Settings {
     pub(crate) prompt: String,
 }
 
+impl Settings {
+    /// Returns a text that differs for settings that give other embeddings. Models store its hash,
+    /// so it must stay the same in later versions of this program.
+    pub(crate) fn identity(&self) -> String {
+        let architecture = match &self.architecture {
+            Architecture::Static { .. } => format!("static model2vec={}", self.is_model2vec),
+            Architecture::Bert { config, pooling } => {
+                let pooling = match pooling {
+                    Pooling::Mean => "mean",
+                    Pooling::FirstToken => "first",
+                };
+                format!("bert {} pooling={pooling}", config.identity())
+            }
+        };
+        format!(
+            "{architecture} normalize={} tokens={} lower={} prompt={}",
+            self.normalizes,
+            self.max_tokens.map_or("all".to_owned(), |tokens| tokens.to_string()),
+            self.lowercases,
+            self.prompt
+        )
+    }
+}
+
 /// The architecture of a model.
 #[derive(Debug)]
 pub(crate) enum Architecture {

@@ -29,6 +29,8 @@ fn static_embeddings_are_means_of_known_tokens() {
     // Of the means (1.5, 2) and (0, 4), scaled to length 1. Unknown words do not count.
     assert_close(&embeddings, &[0.6, 0.8, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
 
+    // Models store the hash, so it must not change.
+    assert_eq!(encoder.hash(), "c6ec5fab2860dc6807893a00");
     let hash = encoder.hash().to_owned();
     fs::write(folder.path().join("config.json"), r#"{"normalize": false}"#).unwrap();
     let plain = Encoder::open(folder.path()).unwrap();

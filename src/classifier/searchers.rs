@@ -114,6 +114,7 @@ impl Classifier {
         let sizes = model.label_sizes();
         let used = (0u32..).zip(sizes).filter(|(_, size)| **size > 0);
         let prior = used.max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
+        model.vocabulary().prepare_lookups();
         Self {
             searchers,
             analyzer: model.analyzer(),

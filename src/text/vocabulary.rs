@@ -4,6 +4,8 @@
 //! Ids follow the byte order of text terms and the numerical order of feature columns. A corpus
 //! therefore gives the same ids regardless of the number of threads.
 
+use std::sync::OnceLock;
+
 use crate::rows::matrix::Array;
 use crate::rows::strings::Strings;
 use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, for_each_batch};
@@ -18,7 +20,9 @@ pub struct Vocabulary {
 
 #[derive(Debug, Clone)]
 enum Lookup {
-    Terms(TermTable),
+    /// A table that is built for the first lookup: it takes up to 48 bytes per term, and tuning
+    /// counts vocabularies in which it looks nothing up.
+    Terms(OnceLock<TermTable>),
     Columns(Columns),
 }
 
@@ -87,7 +91,7 @@ impl Vocabulary {
                         return Err(format!("term {index} is out of order"));
                     }
                 }
-                Lookup::Terms(TermTable::new(&terms))
+                Lookup::Terms(OnceLock::new())
             }
             TermKind::Columns => {
                 let columns: Result<Vec<u32>, _> = terms.iter().map(str::parse).collect();
@@ -129,9 +133,23 @@ impl Vocabulary {
         self.id_of(term.into())
     }
 
+    /// Builds the table for lookups, so that the first one does not wait for it.
+    pub(crate) fn prepare_lookups(&self) {
+        if let Lookup::Terms(table) = &self.lookup {
+            self.table(table);
+        }
+    }
+
+    #[inline]
+    fn table<'a>(&self, table: &'a OnceLock<TermTable>) -> &'a TermTable {
+        table.get_or_init(|| TermTable::new(&self.terms))
+    }
+
     fn id_of(&self, term: Term<'_>) -> Option<u32> {
         match &self.lookup {
-            Lookup::Terms(table) => table.find(term, |id| self.terms.bytes(id as usize)),
+            Lookup::Terms(table) => {
+                self.table(table).find(term, |id| self.terms.bytes(id as usize))
+            }
             Lookup::Columns(_) => self.column_id(term.text().parse().ok()?),
         }
     }
@@ -163,12 +181,15 @@ impl Dictionary for &Vocabulary {
     #[inline]
     fn ids(&mut self, terms: &[ShortTerm], mut found: impl FnMut(Option<u32>)) {
         match &self.lookup {
-            Lookup::Terms(table) => for_each_batch(terms, |batch| {
-                let hashes = table.hash_and_prefetch(batch);
-                for (&term, &hash) in batch.iter().zip(&hashes) {
-                    found(table.find_short(hash, term));
-                }
-            }),
+            Lookup::Terms(table) => {
+                let table = self.table(table);
+                for_each_batch(terms, |batch| {
+                    let hashes = table.hash_and_prefetch(batch);
+                    for (&term, &hash) in batch.iter().zip(&hashes) {
+                        found(table.find_short(hash, term));
+                    }
+                });
+            }
             Lookup::Columns(_) => {
                 for term in terms {
                     found(term.with_text(|text| Vocabulary::id(self, text)));

@@ -48,6 +48,9 @@ const MIN_DOCUMENTS: usize = 100;
 /// Maximum number of documents for which features are compared with the threshold rule alone. With
 /// few documents, some features are the best by chance with one of many rules.
 const MAX_DOCUMENTS_FOR_ONE_RULE: usize = 1_000;
+/// Maximum number of document-term pairs for which the feature search keeps all counts. A count
+/// takes 20 bytes per pair and more, and word pairs have several times as many pairs.
+const MAX_ENTRIES_TO_KEEP: usize = 1 << 18;
 /// Maximum number of document-term pairs for quick tuning. Each pair needs about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;
 /// Maximum number of multiplications in a dense search for quick tuning.
@@ -65,18 +68,13 @@ pub(super) fn train(
     let (documents, given) = run.read_all(documents)?;
     let read = Stage::since("train: read", documents.len() as u64, begin);
     let begin = Instant::now();
-    let (model, report) = train_on(run, &documents, given, tuning)?;
-    let tuned = Stage::since("train: tune", documents.len() as u64, begin);
+    let count = documents.len() as u64;
+    let prepared = prepare(run, &documents, tuning)?;
+    // From here, only the counts are needed.
+    drop(documents);
+    let (model, report) = learn_and_build(run, prepared, given)?;
+    let tuned = Stage::since("train: tune", count, begin);
     Ok(TrainingResult { model, tuning: Some(report), stages: vec![read, tuned] })
-}
-
-fn train_on(
-    run: &Run<'_>,
-    documents: &[Document],
-    given: GivenVectors,
-    tuning: &TuneOptions,
-) -> Result<(Model, TuningReport), TrainError> {
-    learn_and_build(run, prepare(run, documents, tuning)?, given)
 }
 
 /// Compares each document with a model that was learned without it.
@@ -173,6 +171,7 @@ fn prepare(
             setup,
             language,
             recount: &mut recount,
+            max_entries_to_keep: MAX_ENTRIES_TO_KEEP,
             progress: &mut |step| run.report(Event::Step { step, objective: tuning.objective }),
         };
         let chosen = search.run(start, counts, free)?;
@@ -310,8 +309,16 @@ fn use_pipeline<R>(
     given: GivenVectors,
     work: impl FnOnce(&Pipeline<'_>, Vec<Step>) -> Result<R, TrainError>,
 ) -> Result<Used<R>, TrainError> {
-    let PreparedCorpus { counted, features, settings, mut excluded, multi_label, tuning, steps } =
-        prepared;
+    let PreparedCorpus {
+        mut counted,
+        features,
+        settings,
+        mut excluded,
+        multi_label,
+        tuning,
+        steps,
+    } = prepared;
+    counted.release_unused(&features);
     let tuning = &tuning;
     let threads = run.threads();
     let select = |counted: CountedDocuments| match features.selection {

@@ -15,6 +15,7 @@
 //! | `statistics` | term statistics of a corpus that is counted in several segments |
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Instant;
 
 use array_file::array::Array;
@@ -428,17 +429,21 @@ impl Counts {
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
         let all = || self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1])).zip(&is_in);
-        let max_entries =
-            all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
-        let mut indices = vec![0; max_entries];
-        let mut data = vec![0.0; max_entries];
-        let mut indptr = vec![0];
+        let is_kept = |entry: usize| kept[self.terms[entry] as usize];
+        let count = |entries: Range<usize>| entries.filter(|&entry| is_kept(entry)).count();
+        let size: usize =
+            all().map(|(entries, &is_in)| if is_in { count(entries) } else { 0 }).sum();
+        // One more entry, which is overwritten until a term is kept.
+        let mut indices = vec![0; size + 1];
+        let mut data = vec![0.0; size + 1];
+        let mut indptr = Vec::with_capacity(self.indptr.len());
+        indptr.push(0);
         let mut end = 0;
         for (entries, &is_in) in all() {
             for entry in if is_in { entries } else { 0..0 } {
                 // Branchless: the next entry overwrites a term that is not kept.
                 (indices[end], data[end]) = (self.terms[entry], self.boosted(boosts, entry));
-                end += usize::from(kept[self.terms[entry] as usize]);
+                end += usize::from(is_kept(entry));
             }
             indptr.push(end as u64);
         }
@@ -460,7 +465,7 @@ impl Counts {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
-fn range(start: u64, end: u64) -> std::ops::Range<usize> {
+fn range(start: u64, end: u64) -> Range<usize> {
     start as usize..end as usize
 }
 

@@ -153,19 +153,13 @@ impl Table {
 /// other terms are kept.
 const MIN_DOCUMENTS: u32 = 5;
 
-/// The value of a term, and its document frequency.
-#[derive(Debug, Clone, Copy)]
-struct TermScore {
-    /// The maximum value over all labels.
-    value: f64,
-    /// The number of documents in the subset that contain the term.
-    df: u32,
-}
-
 /// The values of all terms, computed from the labels of a subset of the documents.
 #[derive(Debug)]
 pub(crate) struct TermScores {
-    terms: Vec<TermScore>,
+    /// The maximum value of each term over all labels.
+    values: Vec<f64>,
+    /// Whether fewer than [`MIN_DOCUMENTS`] documents in the subset contain each term.
+    is_rare: Vec<bool>,
     /// The number of documents in the subset.
     documents: u32,
 }
@@ -222,32 +216,38 @@ impl TermScores {
                 for label in touched_labels.drain(..) {
                     cooccurrences[label as usize] = 0;
                 }
-                TermScore { value, df }
+                (value, df < MIN_DOCUMENTS)
             };
-            terms.map(score_term).collect::<Vec<_>>()
+            terms.map(score_term).unzip::<_, _, Vec<_>, Vec<_>>()
         };
         let count = counts.vocabulary.len();
         let starts = (0..count).into_par_iter().step_by(TERMS_PER_TASK);
         let score_terms = starts.map_init(scratch, |scratch, start| {
             score_terms(scratch, start..(start + TERMS_PER_TASK).min(count))
         });
-        let terms: Vec<Vec<TermScore>> = threads.run(|| score_terms.collect());
-        Self { terms: terms.concat(), documents }
+        let scored: Vec<(Vec<f64>, Vec<bool>)> = threads.run(|| score_terms.collect());
+        let mut values = Vec::with_capacity(count);
+        let mut is_rare = Vec::with_capacity(count);
+        for (task_values, task_is_rare) in scored {
+            values.extend(task_values);
+            is_rare.extend(task_is_rare);
+        }
+        Self { values, is_rare, documents }
     }
 
     /// Marks the terms with the `max` highest scores.
     pub(crate) fn best(&self, max: NonZeroUsize) -> Vec<bool> {
         // χ² and mutual information never exceed the number of documents.
         let penalty = |is_rare: bool| if is_rare { f64::from(self.documents) + 1.0 } else { 0.0 };
-        let value = |score: &TermScore| score.value - penalty(score.df < MIN_DOCUMENTS);
-        let values: Vec<f64> = self.terms.iter().map(value).collect();
+        let scores = self.values.iter().zip(&self.is_rare);
+        let values: Vec<f64> = scores.map(|(value, &is_rare)| value - penalty(is_rare)).collect();
         mark_highest(&values, max.get())
     }
 
     /// Returns (χ² / N)^`exponent` of each term.
     fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
         let documents = f64::from(self.documents.max(1));
-        self.terms.iter().map(move |score| power(score.value / documents, exponent))
+        self.values.iter().map(move |value| power(value / documents, exponent))
     }
 }
 

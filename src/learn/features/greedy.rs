@@ -29,6 +29,9 @@ pub(in crate::learn) struct FeatureSearch<'a> {
     pub language: Option<&'static str>,
     /// Counts the training documents with other features.
     pub recount: &'a mut Recount<'a>,
+    /// Maximum number of document-term pairs, with the features at the start, for which all counts
+    /// are kept. Documents of larger corpora are counted again when they are needed again.
+    pub max_entries_to_keep: usize,
     /// The function to call after every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
@@ -69,7 +72,7 @@ pub(in crate::learn) const MAX_ENTRIES_FOR_CHARACTERS: usize = 300_000;
 const MAX_DOCUMENTS_FOR_CHARACTERS: usize = 1_000;
 
 /// The settings that determine how documents are converted to terms.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Terms {
     analyzer: Option<AnalyzerSpec>,
     fields: Fields,
@@ -90,8 +93,6 @@ impl Terms {
 struct Contestant {
     change: String,
     features: Features,
-    /// Index of the counts in [`GreedySearch::counted`].
-    counted: usize,
     /// The neighbors of the documents held out so far.
     found: LeaveOneOut,
 }
@@ -125,8 +126,15 @@ const SAME_AS_LTC_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 struct GreedySearch<'t, 'a> {
     trials: &'t mut FeatureSearch<'a>,
     best: BestFeatures,
-    /// The counts for each combination of analyzer and fields that was requested.
+    /// The counts for some combinations of analyzer and fields: for those that were requested or,
+    /// if the corpus is large, only for the best and the one in use.
     counted: Vec<(Terms, CountedDocuments)>,
+    /// The size of the vocabulary for each combination that was counted.
+    vocabulary_sizes: Vec<(Terms, usize)>,
+    /// The number of document-term pairs of the features at the start.
+    entries: usize,
+    /// The fold of each document.
+    folds: Arc<[u8]>,
     steps: Vec<Step>,
     tried: Vec<Features>,
     /// The objective of each change on the first fold, or on the whole sample if the first fold has
@@ -149,6 +157,9 @@ impl FeatureSearch<'_> {
         let counted = CountedDocuments::new(counts, self.setup.exclusion);
         let mut search = GreedySearch {
             trials: self,
+            entries: counted.counts().entries(),
+            folds: Arc::clone(counted.folds()),
+            vocabulary_sizes: vec![(Terms::of(&start), counted.counts().vocabulary.len())],
             counted: vec![(Terms::of(&start), counted)],
             best: BestFeatures { features: start, metrics: None, k: 0 },
             steps: Vec::new(),
@@ -237,14 +248,33 @@ impl GreedySearch<'_, '_> {
     /// Returns the index of the counts for these features. Counts the documents if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
         let terms = Terms::of(features);
+        if !self.keeps_all_counts() {
+            let best = Terms::of(&self.best.features);
+            self.counted.retain(|(counted, _)| *counted == terms || *counted == best);
+        }
         if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == terms) {
             return Ok(at);
         }
         let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
+        self.vocabulary_sizes.push((terms.clone(), counts.vocabulary.len()));
         // The documents and their labels do not change, so the folds do not either.
-        let folds = Arc::clone(self.counted[0].1.folds());
-        self.counted.push((terms, CountedDocuments::with_folds(counts, folds)));
+        let counted = CountedDocuments::with_folds(counts, Arc::clone(&self.folds));
+        self.counted.push((terms, counted));
         Ok(self.counted.len() - 1)
+    }
+
+    /// Returns the number of terms without selection.
+    fn vocabulary_size(&mut self, features: &Features) -> Result<usize, CorpusError> {
+        let terms = Terms::of(features);
+        if let Some(&(_, size)) = self.vocabulary_sizes.iter().find(|(other, _)| *other == terms) {
+            return Ok(size);
+        }
+        let at = self.count(features)?;
+        Ok(self.counted[at].1.counts().vocabulary.len())
+    }
+
+    fn keeps_all_counts(&self) -> bool {
+        self.entries <= self.trials.max_entries_to_keep
     }
 
     /// Tries changes of one dimension: all of them on the first fold, and the best of these on the
@@ -254,13 +284,12 @@ impl GreedySearch<'_, '_> {
         for (change, features) in changes {
             if !self.tried.contains(&features) {
                 self.tried.push(features.clone());
-                let counted = self.count(&features)?;
-                open.push(Contestant { change, features, counted, found: LeaveOneOut::default() });
+                open.push(Contestant { change, features, found: LeaveOneOut::default() });
             }
         }
         let value = |metrics: Metrics| self.trials.setup.grid.objective.of(metrics);
-        let few =
-            self.counted[0].1.in_folds(self.trials.setup.sample, &(0..1)).len() < MIN_FIRST_FOLD;
+        let is_in_first = |&&row: &&u32| self.folds[row as usize] == 0;
+        let few = self.trials.setup.sample.iter().filter(is_in_first).count() < MIN_FIRST_FOLD;
         let first = if few { 0..FOLDS } else { 0..1 };
         let first_fold_values = self.hold_out(&mut open, first.clone())?;
         let mut values: Vec<f64> =
@@ -315,24 +344,48 @@ impl GreedySearch<'_, '_> {
         self.steps.push(step);
     }
 
-    /// Holds out more documents for every contestant, and returns the best vote of each. Tries
-    /// several contestants concurrently if there are enough threads.
+    /// Holds out more documents for every contestant, and returns the best vote of each.
     fn hold_out(
-        &self,
+        &mut self,
         contestants: &mut [Contestant],
         folds: Range<usize>,
-    ) -> Result<Vec<Trial>, SearchError> {
+    ) -> Result<Vec<Trial>, FeatureError> {
+        if self.keeps_all_counts() {
+            return self.hold_out_together(contestants, folds);
+        }
+        let mut trials = Vec::new();
+        let share_counts =
+            |a: &Contestant, b: &Contestant| Terms::of(&a.features) == Terms::of(&b.features);
+        for group in contestants.chunk_by_mut(share_counts) {
+            trials.extend(self.hold_out_together(group, folds.clone())?);
+        }
+        Ok(trials)
+    }
+
+    /// Like [`hold_out`](Self::hold_out), with the counts of all contestants in memory. Tries
+    /// several contestants concurrently if there are enough threads.
+    fn hold_out_together(
+        &mut self,
+        contestants: &mut [Contestant],
+        folds: Range<usize>,
+    ) -> Result<Vec<Trial>, FeatureError> {
+        for contestant in &*contestants {
+            self.count(&contestant.features)?;
+        }
+        let counted = |contestant: &Contestant| {
+            let terms = Terms::of(&contestant.features);
+            let counted = self.counted.iter().find(|(counted, _)| *counted == terms);
+            &counted.expect("they were counted above").1
+        };
         let setup = self.trials.setup;
-        let counted = &self.counted;
         let k = largest_k(self.best.k, setup.k_max, setup.grid.multi_label);
         let threads = setup.engines.threads();
-        let of =
-            |contestant: &Contestant| counted[contestant.counted].1.max_concurrent(setup.engines);
+        let of = |contestant: &Contestant| counted(contestant).max_concurrent(setup.engines);
         let max_concurrent = contestants.iter().map(of).min().unwrap_or(1);
         let together = max_concurrent.min(contestants.len()).max(1);
         let concurrent_folds = max_concurrent / together;
         let try_one = |contestant: &mut Contestant| {
-            let counted = &counted[contestant.counted].1;
+            let counted = counted(contestant);
             if !folds.is_empty() {
                 let features = &contestant.features;
                 let more =
@@ -342,15 +395,16 @@ impl GreedySearch<'_, '_> {
             Ok(setup.trial(counted.counts(), &contestant.found))
         };
         if together == 1 || threads.count() == 1 {
-            return contestants.iter_mut().map(try_one).collect();
+            let trials: Result<_, SearchError> = contestants.iter_mut().map(try_one).collect();
+            return Ok(trials?);
         }
         // Values that several contestants need are computed first, to avoid a deadlock. Otherwise a
         // contestant could wait for a value while its threads try another contestant that also
         // waits.
         for contestant in &*contestants {
-            let counted = &counted[contestant.counted].1;
             let exclusion = setup.exclusion;
-            counted.prepare(&contestant.features, folds.clone(), exclusion, setup.engines)?;
+            let folds = folds.clone();
+            counted(contestant).prepare(&contestant.features, folds, exclusion, setup.engines)?;
         }
         let mut tried = Vec::new();
         for contestants in contestants.chunks_mut(together) {
@@ -362,9 +416,9 @@ impl GreedySearch<'_, '_> {
     }
 
     fn try_weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
-        let given = self.best.features.analyzer.is_none();
-        let binary = given && self.counted[0].1.counts().is_binary();
         let start = self.best.features.clone();
+        let at = self.count(&start)?;
+        let binary = start.analyzer.is_none() && self.counted[at].1.counts().is_binary();
         let with = |code: &str, power: f64| {
             let weighting: Weighting = code.parse().expect("every code is a weighting");
             let weighting = weighting.with_idf_power(power)?;
@@ -439,9 +493,8 @@ impl GreedySearch<'_, '_> {
             self.with_word_pairs_toggled(),
             self.with_stop_words_toggled(),
         ];
-        let counts = self.counted[0].1.counts();
-        if counts.documents() <= MAX_DOCUMENTS_FOR_CHARACTERS
-            && counts.entries() <= MAX_ENTRIES_FOR_CHARACTERS
+        if self.folds.len() <= MAX_DOCUMENTS_FOR_CHARACTERS
+            && self.entries <= MAX_ENTRIES_FOR_CHARACTERS
         {
             others.push(self.with_char_ngrams_toggled());
         }
@@ -460,8 +513,7 @@ impl GreedySearch<'_, '_> {
         for counts in [&TERM_COUNTS[..], &MORE_TERM_COUNTS] {
             let mut changes = Vec::new();
             for base in &bases {
-                let at = self.count(base)?;
-                let terms = self.counted[at].1.counts().vocabulary.len();
+                let terms = self.vocabulary_size(base)?;
                 let selected = |count: usize| {
                     let terms = NonZeroUsize::new(count).filter(|_| count < terms)?;
                     Some(Selection { criterion: Criterion::Chi2, terms })
@@ -596,6 +648,67 @@ pub(in crate::learn) fn language(counts: &Counts) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::held_out::Exclusion;
+    use crate::learn::tests::{corpus, counted};
+    use crate::learn::votes::{Grid, Rules};
+    use crate::model::InputSpec;
+    use crate::search::Engines;
+    use crate::text::counts::CountOptions;
+    use crate::threads::Threads;
+
+    #[test]
+    fn counting_again_changes_no_result() {
+        let documents = corpus(300, false);
+        let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+        let engines = Engines::cpu(&threads);
+        let sample: Vec<u32> = (0..300).collect();
+        let k_max = NonZeroUsize::new(20).unwrap();
+        let grid = Grid::coarse(k_max, false, crate::decide::objective::Objective::Accuracy);
+        let grid = Grid { rules: Rules::default(), ..grid };
+        let run = |max_entries_to_keep| {
+            let mut counts = 0;
+            let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
+                counts += 1;
+                let input = InputSpec::Text(analyzer.clone().unwrap()).counting(fields);
+                let mut documents = documents.iter().cloned().map(Ok);
+                Counts::read(&mut documents, &CountOptions::new(&input), &threads, &|_| ())
+            };
+            let mut search = FeatureSearch {
+                setup: TrialSetup {
+                    sample: &sample,
+                    k_max,
+                    grid: &grid,
+                    exclusion: Exclusion::default(),
+                    engines: &engines,
+                },
+                language: Some("en"),
+                recount: &mut recount,
+                max_entries_to_keep,
+                progress: &mut |_| (),
+            };
+            let start = Features {
+                analyzer: Some(AnalyzerSpec::default()),
+                fields: Fields::Whole,
+                weighting: Weighting::default(),
+                selection: None,
+                term_steps: 0,
+            };
+            let free = FreeDimensions {
+                analyzer: true,
+                title: false,
+                weighting: false,
+                chi2_power: false,
+                selection: true,
+                term_weights: true,
+            };
+            let chosen = search.run(start, counted(&documents, &threads), free).unwrap();
+            (chosen.features, chosen.steps, counts)
+        };
+        let (features, steps, counts) = run(usize::MAX);
+        let (same_features, same_steps, more_counts) = run(0);
+        assert_eq!((features, steps), (same_features, same_steps));
+        assert!(more_counts > counts, "{more_counts} and {counts}");
+    }
 
     #[test]
     fn largest_k_follows_the_best() {

@@ -257,7 +257,6 @@ pub(in crate::learn) struct CountedDocuments {
     counts: Counts,
     /// The fold of each document.
     folds: Arc<[u8]>,
-    postings: OnceLock<Postings>,
     /// For each fold, how informative the terms are about the labels of the documents outside it:
     /// by χ², and by information gain.
     term_scores: [[OnceLock<TermScores>; FOLDS]; 2],
@@ -280,7 +279,6 @@ impl CountedDocuments {
         Self {
             counts,
             folds,
-            postings: OnceLock::new(),
             term_scores: Default::default(),
             factors: Mutex::default(),
             indexed: None,
@@ -292,6 +290,22 @@ impl CountedDocuments {
     #[must_use]
     pub(in crate::learn) fn with_index(self, indexed: Option<IndexedRows>) -> Self {
         Self { indexed, ..self }
+    }
+
+    /// Frees the cached values that are not needed with the chosen features.
+    pub(in crate::learn) fn release_unused(&mut self, chosen: &Features) {
+        if !needs_scores(&self.counts, chosen.weighting) {
+            let criterion = chosen.selection.map(|selection| selection.criterion);
+            let of = [Criterion::Chi2, Criterion::InformationGain];
+            for (scores, of) in self.term_scores.iter_mut().zip(of) {
+                if criterion != Some(of) {
+                    *scores = Default::default();
+                }
+            }
+        }
+        let without_steps = Features { term_steps: 0, ..chosen.clone() };
+        let factors = self.factors.get_mut().unwrap_or_else(PoisonError::into_inner);
+        factors.retain(|factors| chosen.term_steps > 0 && factors.features == without_steps);
     }
 
     /// Returns the counts.
@@ -312,11 +326,27 @@ impl CountedDocuments {
     /// Returns how informative terms are about the labels of the documents outside a fold. The
     /// first call computes the value and must not run concurrently with others.
     fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &TermScores {
-        self.term_scores[usize::from(criterion != Criterion::Chi2)][fold].get_or_init(|| {
-            let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
+        self.prepare_term_scores(criterion, fold..fold + 1, threads);
+        self.term_scores_of(criterion)[fold].get().expect("just computed")
+    }
+
+    /// Computes the values of [`term_scores`](Self::term_scores) for some folds.
+    fn prepare_term_scores(&self, criterion: Criterion, folds: Range<usize>, threads: &Threads) {
+        let of_folds = &self.term_scores_of(criterion)[folds.clone()];
+        let is_missing = |scores: &OnceLock<TermScores>| scores.get().is_none();
+        let postings = of_folds.iter().any(is_missing).then(|| Postings::of(&self.counts));
+        for (fold, scores) in folds.zip(of_folds) {
             let is_outside = |row: u32| usize::from(self.folds[row as usize]) != fold;
-            TermScores::new(&self.counts, postings, criterion, threads, &is_outside)
-        })
+            if let Some(postings) = &postings {
+                scores.get_or_init(|| {
+                    TermScores::new(&self.counts, postings, criterion, threads, &is_outside)
+                });
+            }
+        }
+    }
+
+    fn term_scores_of(&self, criterion: Criterion) -> &[OnceLock<TermScores>; FOLDS] {
+        &self.term_scores[usize::from(criterion != Criterion::Chi2)]
     }
 
     /// Returns the number of weightings of the documents that fit in memory at the same time; 1 on
@@ -335,14 +365,14 @@ impl CountedDocuments {
         engines: &Engines,
     ) -> Result<(), SearchError> {
         let threads = engines.threads();
-        for fold in folds {
-            if let Some(selection) = features.selection {
-                let _ = self.term_scores(selection.criterion, fold, threads);
-            }
-            if needs_scores(&self.counts, features.weighting) {
-                let _ = self.term_scores(Criterion::Chi2, fold, threads);
-            }
-            if features.term_steps > 0 {
+        if let Some(selection) = features.selection {
+            self.prepare_term_scores(selection.criterion, folds.clone(), threads);
+        }
+        if needs_scores(&self.counts, features.weighting) {
+            self.prepare_term_scores(Criterion::Chi2, folds.clone(), threads);
+        }
+        if features.term_steps > 0 {
+            for fold in folds {
                 let _ = self.factors(features, fold, exclusion, engines)?;
             }
         }
@@ -566,9 +596,9 @@ impl CountedDocuments {
         let sizes = counts.label_sizes();
         let labels = labels_of(counts, &sizes);
         let term_scores = |criterion| {
-            let postings = self.postings.get_or_init(|| Postings::of(counts));
+            let postings = Postings::of(counts);
             let is_in = |row| without.rows.contains(row);
-            TermScores::new(counts, postings, criterion, threads, &is_in)
+            TermScores::new(counts, &postings, criterion, threads, &is_in)
         };
         let kept = features
             .selection

@@ -99,6 +99,9 @@ impl Pipeline<'_> {
             // Thresholds are learned from all neighbors of a document.
             let exclusion = self.excluded.without_window();
             found = self.hold_out(&rows, k, exclusion, found.dense_share)?;
+        } else {
+            // The other neighbors were needed only to choose k.
+            found.truncate(k.get().saturating_add(extra));
         }
         let by_batch = is_by_batch(&voting.tuned.best);
         let again = if by_batch {

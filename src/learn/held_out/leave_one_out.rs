@@ -126,8 +126,25 @@ impl Lists {
 
     fn append(&mut self, other: &Self) {
         let start = self.neighbors.len();
+        // There are few appends, and the lists are large.
+        self.neighbors.reserve_exact(other.neighbors.len());
         self.neighbors.extend_from_slice(&other.neighbors);
         self.bounds.extend(other.bounds[1..].iter().map(|bound| start + bound));
+    }
+
+    /// Drops all but the first `k` neighbors of each document.
+    fn truncate(&mut self, k: usize) {
+        let mut end = 0;
+        let mut start = 0;
+        for bound in &mut self.bounds[1..] {
+            let kept = start..(*bound).min(start + k);
+            start = *bound;
+            self.neighbors.copy_within(kept.clone(), end);
+            end += kept.len();
+            *bound = end;
+        }
+        self.neighbors.truncate(end);
+        self.neighbors.shrink_to_fit();
     }
 }
 
@@ -174,6 +191,7 @@ impl LeaveOneOut {
             }
             progress(found.bounds.len() as u64 - 1);
         }
+        found.neighbors.shrink_to_fit();
         let rows = rows.to_vec();
         let clusters = clusters(exclusion, row_count).into();
         let found = match view.queries {
@@ -200,6 +218,12 @@ impl LeaveOneOut {
     #[must_use]
     pub(crate) fn with_dense_share(self, dense_share: f64) -> Self {
         Self { dense_share, ..self }
+    }
+
+    /// Drops all but the `k` nearest neighbors of each document, by terms and by dense vectors.
+    pub(crate) fn truncate(&mut self, k: usize) {
+        self.terms.truncate(k);
+        self.vectors.truncate(k);
     }
 
     /// Appends the documents of another search.
@@ -450,6 +474,25 @@ mod tests {
         find_valley(bins.flat_map(|(bin, count)| {
             std::iter::repeat_n((f32::from(bin) + 0.5) / 20.0, count as usize)
         }))
+    }
+
+    #[test]
+    fn truncated_lists_have_the_first_neighbors() {
+        let neighbor = |row| Neighbor { row, similarity: 1.0 / (1.0 + row as f32) };
+        let mut lists = Lists::default();
+        for length in [3, 0, 1, 2] {
+            lists.neighbors.extend((0..length).map(neighbor));
+            lists.bounds.push(lists.neighbors.len());
+        }
+        for k in [3, 2, 1, 0] {
+            lists.truncate(k);
+            for (index, length) in [3, 0, 1, 2].into_iter().enumerate() {
+                let expected: Vec<u32> = (0..length).take(k).collect();
+                let found: Vec<u32> =
+                    lists.get(index).iter().map(|neighbor| neighbor.row).collect();
+                assert_eq!(found, expected);
+            }
+        }
     }
 
     proptest::proptest! {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::held_out::{FOLDS, LeaveOneOut};
 use super::votes::{
-    Grid, GridResult, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, VoteLearning, VoteTable,
-    distinct, held_out_scores, thin_out,
+    Grid, GridResult, ROUND_ONE_KS, RuleSearch, Trial, VoteLearning, VoteTable, distinct,
+    held_out_scores, thin_out,
 };
 use crate::decide::calibrate::line;
 use crate::decide::vote::{
@@ -51,19 +51,38 @@ pub(super) struct CorpusKind {
 /// The scores of all labels for held-out documents, from prototypes that were learned without them.
 #[derive(Debug)]
 pub(super) struct HeldOutPrototypes {
-    /// The index of each training document in `scores`; `u32::MAX` for documents without scores.
-    index_of: Vec<u32>,
-    /// The same index for the documents that are held out again, when their near-duplicates are
+    /// The position in `folds` of the scores of each training document.
+    position_of: Vec<Position>,
+    /// The same positions for the documents that are held out again, when their near-duplicates are
     /// training documents. Empty if there are none.
-    index_again: Vec<u32>,
+    position_again: Vec<Position>,
     labels: usize,
-    scores: Vec<f32>,
-    /// The highest margin of each document, in the order of `scores`.
-    highest: Vec<Option<f32>>,
+    /// The scores of the documents of each fold, then those of the documents that are held out
+    /// again. Each fold remains as it was computed: joining them would need twice the memory.
+    folds: Vec<FoldScores>,
     learning: PrototypeLearning,
     /// Maximum number of prototype trainings that may run concurrently.
     concurrent: usize,
 }
+
+/// The scores of the documents of a fold.
+#[derive(Debug)]
+struct FoldScores {
+    /// The margins of one document after the other, which are converted to scores.
+    scores: Vec<f32>,
+    /// The highest margin of each document.
+    highest: Vec<Option<f32>>,
+}
+
+/// The position of a document's scores: the number of the fold, and of the document in it.
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    fold: u32,
+    document: u32,
+}
+
+/// The position of a document without scores.
+const NOWHERE: Position = Position { fold: u32::MAX, document: u32::MAX };
 
 /// Single-label folds are split into this many parts. Each part is evaluated with prototypes
 /// trained on the other folds and the other parts, which is almost as much data as the final model
@@ -189,10 +208,6 @@ impl PrototypeLearner<'_> {
         let parts = if whole { 1 } else { PARTS };
         let part_of = held_out.parts_of_folds(among, parts);
         let folds = FoldParts { part_of: &part_of, parts };
-        let mut index_of = vec![u32::MAX; part_of.len()];
-        for (index, &row) in (0u32..).zip(held_out.rows()) {
-            index_of[row as usize] = index;
-        }
         let scores = labels.saturating_mul(held_out.len().max(1));
         if labels < 2 || scores > MAX_WEIGHTS {
             return Ok(None);
@@ -209,7 +224,9 @@ impl PrototypeLearner<'_> {
         let evaluate = |rows: &FoldRows, cost: f32, vector_scale: f32| {
             let learning = PrototypeLearning { cost, link, vector_scale };
             let margins = self.by_other_folds(rows, &first, learning);
-            let (_, loss) = learn_link(&margins.margins, &first.all_rows(), among, multi_label);
+            let rows = first.all_rows();
+            let of_rows = || rows.iter().copied().zip(margins.margins.chunks(labels));
+            let (_, loss) = learn_link(of_rows, among, multi_label);
             (loss, margins)
         };
         let of_cost = |&cost: &f32| evaluate(&rows, cost, *vector_scale);
@@ -235,15 +252,14 @@ impl PrototypeLearner<'_> {
         drop(rows);
         let learning = margins.learning;
         let mut learned = HeldOutPrototypes {
-            index_of,
-            index_again: Vec::new(),
+            position_of: vec![NOWHERE; part_of.len()],
+            position_again: Vec::new(),
             labels,
-            scores: vec![0.0; labels * held_out.len()],
-            highest: Vec::new(),
+            folds: Vec::new(),
             learning,
             concurrent,
         };
-        learned.set(&first.all_rows(), &margins.margins);
+        learned.push(&first.all_rows(), margins.margins);
         let score = |&fold: &usize| {
             let of_fold = folds.of_fold(fold, held_out.rows());
             if of_fold.all_rows().is_empty() {
@@ -256,13 +272,16 @@ impl PrototypeLearner<'_> {
         };
         for scored in threads.map_few(&OTHER_FOLDS, concurrent / parts, score) {
             let (rows, margins) = scored?;
-            learned.set(&rows, &margins);
+            learned.push(&rows, margins);
         }
-        let (link, _) = learn_link(&learned.scores, held_out.rows(), among, multi_label);
+        let of_rows = || held_out.rows().iter().map(|&row| (row, learned.margins(row)));
+        let (link, _) = learn_link(of_rows, among, multi_label);
         learned.learning.link = link;
         let link = if multi_label { &link[..] } else { &link[..1] };
-        learned.highest = learned.scores.chunks(labels).map(highest_margin).collect();
-        learned.scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
+        for FoldScores { scores, highest } in &mut learned.folds {
+            *highest = scores.chunks(labels).map(highest_margin).collect();
+            scores.chunks_mut(labels).for_each(|margins| margins_to_scores(margins, link));
+        }
         // With a negative slope, scores would decrease as margins increase, so there is nothing to
         // learn.
         Ok((link[0] > 0.0).then_some(learned))
@@ -294,7 +313,7 @@ impl PrototypeLearner<'_> {
         }
         let part_of = again.parts_within(&held_out.folds(self.labels), PARTS_AGAIN);
         let folds = FoldParts { part_of: &part_of, parts: PARTS_AGAIN };
-        let mut index_again = vec![u32::MAX; part_of.len()];
+        let mut position_again = vec![NOWHERE; part_of.len()];
         let link = if self.kind.multi_label { &learning.link[..] } else { &learning.link[..1] };
         let score = |&fold: &usize| {
             let rows = rows_of(fold, learning.vector_scale)?;
@@ -306,17 +325,12 @@ impl PrototypeLearner<'_> {
             Ok((of_fold.all_rows(), scores))
         };
         let all: [usize; FOLDS] = std::array::from_fn(|fold| fold);
-        let mut new_scores = Vec::new();
         for scored in self.threads.map_few(&all, prototypes.concurrent / PARTS_AGAIN, score) {
             let (rows, scores) = scored?;
-            let first = (prototypes.scores.len() + new_scores.len()) / labels;
-            for (index, row) in (first..).zip(rows) {
-                index_again[row as usize] = u32::try_from(index).unwrap_or(u32::MAX);
-            }
-            new_scores.extend(scores);
+            note_positions(&mut position_again, prototypes.folds.len(), &rows);
+            prototypes.folds.push(FoldScores { scores, highest: Vec::new() });
         }
-        prototypes.scores.extend(new_scores);
-        prototypes.index_again = index_again;
+        prototypes.position_again = position_again;
         Ok(())
     }
 
@@ -376,22 +390,31 @@ impl PrototypeLearner<'_> {
 }
 
 impl HeldOutPrototypes {
-    /// Writes the margins of some held-out documents.
-    fn set(&mut self, rows: &[u32], margins: &[f32]) {
-        for (&row, margins) in rows.iter().zip(margins.chunks(self.labels)) {
-            let start = self.index_of[row as usize] as usize * self.labels;
-            self.scores[start..start + self.labels].copy_from_slice(margins);
-        }
+    /// Adds the margins of the documents of a fold.
+    fn push(&mut self, rows: &[u32], margins: Vec<f32>) {
+        note_positions(&mut self.position_of, self.folds.len(), rows);
+        self.folds.push(FoldScores { scores: margins, highest: Vec::new() });
+    }
+
+    /// Returns the scores at a position. Before the link function is applied, these are the
+    /// margins.
+    fn scores_at(&self, Position { fold, document }: Position) -> &[f32] {
+        let start = document as usize * self.labels;
+        self.folds.get(fold as usize).map_or(&[], |fold| &fold.scores[start..start + self.labels])
+    }
+
+    /// Returns the margins of a document before the link function is applied.
+    fn margins(&self, row: u32) -> &[f32] {
+        self.scores_at(self.position_of[row as usize])
     }
 
     /// Returns the score of a label for a held-out document. If `is_second_time`, this is the score
     /// from the second round, if there is one. `None` if the label had no prototype.
     pub(super) fn score(&self, row: u32, is_second_time: bool, label: u32) -> Option<f32> {
-        let second = self.index_again.get(row as usize).copied();
-        let second = second.filter(|&index| is_second_time && index < u32::MAX);
-        let index = second.unwrap_or(self.index_of[row as usize]) as usize;
-        let score = self.scores.get(index * self.labels + label as usize).copied();
-        score.filter(|score| score.is_finite())
+        let second = self.position_again.get(row as usize).copied();
+        let second = second.filter(|&at| is_second_time && at.fold < NOWHERE.fold);
+        let scores = self.scores_at(second.unwrap_or(self.position_of[row as usize]));
+        scores.get(label as usize).copied().filter(|score| score.is_finite())
     }
 
     /// Multiplies the voting scores by the factors of labels, and adds the scores of prototypes
@@ -418,7 +441,8 @@ impl HeldOutPrototypes {
 
     /// Returns the highest margin of a held-out document.
     pub(super) fn highest_margin(&self, row: u32) -> Option<f32> {
-        self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
+        let Position { fold, document } = self.position_of[row as usize];
+        self.folds.get(fold as usize)?.highest.get(document as usize).copied().flatten()
     }
 
     /// Returns the parameters for learning prototypes from all documents.
@@ -435,20 +459,28 @@ struct FoldMargins {
     start: Option<WarmStart>,
 }
 
+/// Writes the positions of the documents `rows` of a fold.
+fn note_positions(positions: &mut [Position], fold: usize, rows: &[u32]) {
+    let fold = u32::try_from(fold).expect("few folds");
+    for (document, &row) in (0u32..).zip(rows) {
+        positions[row as usize] = Position { fold, document };
+    }
+}
+
 /// Returns the link function from margins to scores with the lowest log loss, and this loss.
+/// `documents` returns the rows of documents with their margins.
 #[expect(clippy::cast_possible_truncation, reason = "parameters need no more")]
-fn learn_link(
-    margins: &[f32],
-    rows: &[u32],
+fn learn_link<'a, I: Iterator<Item = (u32, &'a [f32])>>(
+    documents: impl Fn() -> I,
     among: &TrainingLabels<'_>,
     multi_label: bool,
 ) -> ([f32; 2], f64) {
     let labels = among.sizes.len();
-    let each = || rows.iter().zip(margins.chunks(labels));
     if multi_label {
-        let every = margins.len().div_ceil(MAX_PAIRS).max(1);
-        let mut pairs: Vec<(f64, bool)> = Vec::new();
-        for (&row, margins) in each().step_by(every) {
+        let count = documents().count();
+        let every = (count * labels).div_ceil(MAX_PAIRS).max(1);
+        let mut pairs: Vec<(f64, bool)> = Vec::with_capacity(count.div_ceil(every) * labels);
+        for (row, margins) in documents().step_by(every) {
             let gold = among.labels(row);
             let pair =
                 |(label, &margin): (u32, &f32)| (margin.into(), gold.binary_search(&label).is_ok());
@@ -461,7 +493,7 @@ fn learn_link(
     let loss = |scale: f32| {
         let mut sum = 0.0;
         let mut scores = Vec::with_capacity(labels);
-        for (&row, margins) in each().filter(|&(&row, _)| !among.labels(row).is_empty()) {
+        for (row, margins) in documents().filter(|&(row, _)| !among.labels(row).is_empty()) {
             scores.clear();
             scores.extend_from_slice(margins);
             margins_to_scores(&mut scores, &[scale]);
@@ -536,19 +568,19 @@ impl PrototypeTrials<'_> {
         shares: &[f64],
     ) -> Vec<(Trial, Option<VoteLearning>)> {
         let Self { grid, prototypes, threads, .. } = *self;
-        let concurrent = MAX_SLOTS / table.slots().max(1);
-        let scores = threads.map_few(starts, concurrent, |(start, learning)| {
-            let scores = held_out_scores(table, start, *learning, threads);
-            (scores, table.factors(start.vote))
-        });
-        let with_share = |start| shares.iter().map(move |&share| (start, share));
-        let tasks: Vec<_> = starts.iter().zip(&scores).flat_map(with_share).collect();
-        threads.map_few(&tasks, concurrent, |&((&(start, learning), (scores, factors)), share)| {
-            let vote = Vote { prototypes: share, ..start.vote };
-            let mut scores = scores.clone();
-            prototypes.add_to(table, share, factors, &mut scores);
-            (RuleSearch::new(table).best(vote, start.k, &scores, grid), learning)
-        })
+        let concurrent = table.max_concurrent(threads);
+        let try_start = |&(start, learning): &(Trial, Option<VoteLearning>)| {
+            let votes = held_out_scores(table, &start, learning, threads);
+            let factors = table.factors(start.vote);
+            let try_share = |&share: &f64| {
+                let vote = Vote { prototypes: share, ..start.vote };
+                let mut scores = votes.clone();
+                prototypes.add_to(table, share, &factors, &mut scores);
+                (RuleSearch::new(table).best(vote, start.k, &scores, grid), learning)
+            };
+            threads.map_few(shares, concurrent.div_ceil(starts.len()), try_share)
+        };
+        threads.map_few(starts, concurrent, try_start).concat()
     }
 }
 
@@ -636,6 +668,6 @@ mod tests {
         let kind = CorpusKind { is_chronological: true, ..kind };
         let learner = PrototypeLearner { kind, ..learner };
         learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
-        assert!(prototypes.index_again.is_empty(), "nearby documents must be excluded");
+        assert!(prototypes.position_again.is_empty(), "nearby documents must be excluded");
     }
 }

@@ -7,7 +7,7 @@ use super::example::{LabeledNeighbor, NEIGHBORS, TrainingExample};
 use crate::rows::matrix::{CommonEntries, CsrView, ScatteredRow, prefetch_row, row};
 
 /// Approximate maximum number of bytes of stored overlaps.
-const MAX_KEPT_BYTES: usize = 320 << 20;
+const MAX_KEPT_BYTES: usize = 96 << 20;
 /// Maximum number of entries of the overlaps that are built between two checks of the memory
 /// budget. At least one overlap is built each time.
 const MAX_PENDING_ENTRIES: usize = 1 << 24;

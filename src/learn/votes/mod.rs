@@ -24,9 +24,7 @@ mod weights;
 pub use grid::{Candidate, Trial};
 pub(in crate::learn) use grid::{Grid, Rules, distinct, thin_out};
 pub(in crate::learn) use rules::RuleSearch;
-pub(in crate::learn) use search::{
-    GridResult, MAX_SLOTS, ROUND_ONE_KS, evaluate_grid, search_grid,
-};
+pub(in crate::learn) use search::{GridResult, ROUND_ONE_KS, evaluate_grid, search_grid};
 pub(in crate::learn) use table::VoteTable;
 pub(in crate::learn) use try_weights::{held_out_scores, learn, try_vote_weights};
 pub use weights::VoteLearning;

@@ -1,7 +1,5 @@
 //! Finds the best k, vote and decision. All of them reuse the same neighbors.
 
-use rayon::prelude::*;
-
 use super::grid::{Candidate, Grid, Rules, Trial, distinct, thin_out};
 use super::rules::{Compensation, RuleSearch, ranked_value};
 use super::table::VoteTable;
@@ -24,10 +22,6 @@ pub(in crate::learn) const ROUND_ONE_KS: usize = 8;
 const FINALISTS: usize = 6;
 /// Number of values of k that the second round tries for each pair.
 const ROUND_TWO_KS: usize = 16;
-
-/// Maximum total number of label scores for which several threads share the values of k of one
-/// vote; the scores take about 5 GiB.
-pub(in crate::learn) const MAX_SLOTS: usize = 1 << 26;
 
 /// Settings that are evaluated together: one vote, values of k (increasing), and rules.
 struct Task {
@@ -61,9 +55,9 @@ impl<'a> GridEvaluation<'a> {
 
     /// Returns the trials of the given tasks, in order.
     fn trials(&self, tasks: &[Task]) -> Vec<Trial> {
-        // If memory permits, several threads share the values of k of one vote.
-        let chunks_per_task = self.threads.count().div_ceil(tasks.len().max(1));
-        let chunks_per_task = chunks_per_task.min(MAX_SLOTS / self.table.slots().max(1)).max(1);
+        // Several threads share the values of k of one vote.
+        let max_concurrent = self.table.max_concurrent(self.threads);
+        let chunks_per_task = max_concurrent.div_ceil(tasks.len().max(1));
         let chunks: Vec<(&Task, &[usize])> = tasks
             .iter()
             .flat_map(|task| {
@@ -72,8 +66,7 @@ impl<'a> GridEvaluation<'a> {
             })
             .collect();
         let evaluate = |&(task, ks): &(&Task, &[usize])| self.evaluate(task.weight, ks, task.rules);
-        let trials = self.threads.run(|| chunks.par_iter().map(evaluate).collect::<Vec<_>>());
-        trials.into_iter().flatten().collect()
+        self.threads.map_few(&chunks, max_concurrent, evaluate).concat()
     }
 
     /// Returns the trials of one vote.

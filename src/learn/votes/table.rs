@@ -7,6 +7,9 @@ use crate::learn::held_out::LeaveOneOut;
 use crate::learn::thresholds::FoldCounts;
 use crate::threads::Threads;
 
+/// Maximum number of slots whose scores are evaluated concurrently. A slot takes up to 60 bytes.
+const MAX_CONCURRENT_SLOTS: usize = 1 << 23;
+
 /// The votes of held-out documents. A *slot* is a pair of a document and a label of one of its
 /// neighbors.
 #[derive(Debug)]
@@ -76,16 +79,33 @@ impl Segment {
         Self { votes, slots, labels, documents, gold }
     }
 
-    /// Appends the documents of another segment.
-    fn append(mut self, next: Self) -> Self {
-        let slots = to_u32(self.labels.len());
-        let documents = to_u32(self.slots.len() - 1);
-        self.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
-        self.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
-        self.labels.extend(next.labels);
-        self.documents.extend(next.documents.into_iter().map(|document| documents + document));
-        self.gold.extend(next.gold);
-        self
+    /// Joins the segments of successive documents.
+    fn join(mut segments: Vec<Self>) -> Self {
+        if segments.len() == 1 {
+            return segments.remove(0);
+        }
+        let slots = segments.iter().map(|segment| segment.labels.len()).sum();
+        let documents = segments.iter().map(|segment| segment.slots.len() - 1).sum::<usize>();
+        let mut joined = Self {
+            votes: Vec::with_capacity(segments.iter().map(|segment| segment.votes.len()).sum()),
+            slots: Vec::with_capacity(documents + 1),
+            labels: Vec::with_capacity(slots),
+            documents: Vec::with_capacity(slots),
+            gold: Vec::with_capacity(slots),
+        };
+        joined.slots.push(0);
+        for next in segments {
+            let slots = to_u32(joined.labels.len());
+            let documents = to_u32(joined.slots.len() - 1);
+            joined.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
+            joined.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
+            joined.labels.extend(next.labels);
+            joined
+                .documents
+                .extend(next.documents.into_iter().map(|document| documents + document));
+            joined.gold.extend(next.gold);
+        }
+        joined
     }
 }
 
@@ -100,9 +120,8 @@ impl<'a> VoteTable<'a> {
         let size = sample.len().div_ceil(threads.count()).max(1);
         let chunks: Vec<&[usize]> = sample.chunks(size).collect();
         let segment = |chunk: &&[usize]| Segment::new(found, &training, chunk);
-        let segments = threads.map_few(&chunks, chunks.len(), segment).into_iter();
-        let Segment { votes, slots, labels, documents, gold } =
-            segments.reduce(Segment::append).unwrap_or_else(|| Segment::new(found, &training, &[]));
+        let segments = threads.map_few(&chunks, chunks.len(), segment);
+        let Segment { votes, slots, labels, documents, gold } = Segment::join(segments);
         let mut table = Self {
             found,
             training,
@@ -210,6 +229,12 @@ impl<'a> VoteTable<'a> {
             }
         }
         best.map(|(slot, _)| slot)
+    }
+
+    /// Returns the number of votes whose scores are evaluated concurrently: the number of threads,
+    /// or fewer if memory does not permit.
+    pub(in crate::learn) fn max_concurrent(&self, threads: &Threads) -> usize {
+        (MAX_CONCURRENT_SLOTS / self.slots().max(1)).clamp(1, threads.count())
     }
 
     /// Returns the number of slots: pairs of a document and a label of its neighbors.

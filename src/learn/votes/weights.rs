@@ -105,10 +105,13 @@ impl<'t> VoteWeightLearner<'t> {
     ) -> Option<Self> {
         let VoteSetup { weight, k, multi_label, others } = setup;
         let training = table.training;
-        let mut votes = Votes { bounds: vec![0], votes: Vec::new() };
+        let documents = 0..table.sample.len();
+        let count_of = |document| table.get(document).1.first(k).len();
+        let count = documents.clone().map(count_of).sum();
+        let mut votes = Votes { bounds: vec![0], votes: Vec::with_capacity(count) };
         let mut label_counts = Vec::new();
         let mut labels = Vec::<u32>::new();
-        for document in 0..table.sample.len() {
+        for document in documents {
             let (_, neighbors) = table.get(document);
             labels.clear();
             for (row, share) in vote_shares(neighbors.first(k), weight, &training) {

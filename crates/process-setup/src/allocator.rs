@@ -63,43 +63,28 @@ fn exit_if_failed(pointer: *mut u8, size: usize) -> *mut u8 {
 /// this number identifies another option.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
 
-/// Makes [`Allocator`] keep all freed memory for later allocations until the process ends.
-///
-/// By default, freed memory is returned to the system after a second. Keeping it speeds up work
-/// that repeatedly allocates and frees much memory: clearing new pages can take an eighth of the
-/// running time. The memory is not available to other processes.
-///
-/// ```
-/// process_setup::keep_freed_memory();
-/// ```
-pub fn keep_freed_memory() {
-    set_purge_delay(-1);
-}
-
 /// Makes [`Allocator`] return freed memory to the system after `delay` instead of after a second.
 ///
 /// The delay has a resolution of milliseconds. Memory that the calling thread has already freed is
 /// returned immediately. Call this between stages of work, so that memory freed by one stage does
-/// not add to the memory use of the next.
+/// not add to the memory use of the next. With a short delay, work that repeatedly allocates and
+/// frees much memory takes up to a tenth longer, because the system clears the pages again.
 ///
 /// ```
 /// process_setup::return_freed_memory_after(std::time::Duration::from_millis(300));
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
-    set_purge_delay(c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
+    let milliseconds = c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX);
     // mimalloc reads the delay when memory is freed. Memory that is already free is returned by
     // `mi_collect`.
-    #[expect(unsafe_code, reason = "calls a C function")]
-    // SAFETY: `mi_collect` has no preconditions.
-    unsafe {
-        mi_collect(true);
-    }
-}
-
-fn set_purge_delay(milliseconds: c_long) {
     #[expect(unsafe_code, reason = "calls a C function")]
     // SAFETY: the option exists, and mimalloc accepts any value for it.
     unsafe {
         mi_option_set(PURGE_DELAY, milliseconds);
+    }
+    #[expect(unsafe_code, reason = "calls a C function")]
+    // SAFETY: `mi_collect` has no preconditions.
+    unsafe {
+        mi_collect(true);
     }
 }

@@ -24,7 +24,7 @@ mod allocator;
 mod ending;
 mod signals;
 
-pub use allocator::{Allocator, keep_freed_memory, return_freed_memory_after};
+pub use allocator::{Allocator, return_freed_memory_after};
 pub use array_file::output::note_closed_streams;
 pub use signals::{clean_up_on_abort, clean_up_on_exit};
 

@@ -137,7 +137,7 @@ impl Check {
         let optional = ReadOptions { labels: LabelUse::Optional, ..read_options };
         let against = read_all(&self.against, optional, verbosity)?;
         let engines = self.training.engines(self.searching, threads, verbosity)?;
-        self.training.keep_memory();
+        self.training.return_memory();
         let trainer = || {
             let builder = Trainer::builder().options(options.clone()).engines(engines.clone());
             builder.corpus_name(name(&self.corpora))

@@ -144,7 +144,7 @@ struct EvaluationWithNotes<'a> {
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let seed = self.seed.value;
-        self.training.keep_memory();
+        self.training.return_memory();
         if !self.training.tunes() {
             return_freed_memory_after(RETURN_MEMORY_AFTER);
         }

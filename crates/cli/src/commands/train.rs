@@ -66,7 +66,7 @@ impl Train {
             Some(open(&self.corpora, read_options, verbosity, &reading)?)
         };
         let engines = self.training.engines(self.searching, threads, verbosity)?;
-        self.training.keep_memory();
+        self.training.return_memory();
         let training_progress = TrainingProgress::new(verbosity, reading);
         let on_event = |event: Event<'_>| training_progress.on_event(event);
         let builder = Trainer::builder().options(options).engines(engines);

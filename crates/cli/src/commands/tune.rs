@@ -6,14 +6,13 @@ use clap::Args;
 use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::learn::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
-use process_setup::keep_freed_memory;
 
 use crate::commands::updating::lock_documents;
 use crate::failure::{Failure, train_message};
 use crate::flags::deciding::{AbstainArgument, AbstentionTargets, Mode};
 use crate::flags::opening::OpeningFlags;
 use crate::flags::searching::SearchFlags;
-use crate::flags::tuning::{SharedTuningFlags, TrainingProgress};
+use crate::flags::tuning::{SharedTuningFlags, TrainingProgress, return_memory_of_trials};
 use crate::output::files::{Files, write_json};
 use crate::output::progress::{Progress, Verbosity};
 
@@ -59,7 +58,7 @@ impl Tune {
         // Without the lock, concurrent changes would be lost.
         let journal_lock = lock_documents(output.path())?;
         let model = self.opening.model_on(&self.model, threads)?;
-        keep_freed_memory();
+        return_memory_of_trials();
         let settings = model.settings();
         let targets = match self.abstain {
             Some(abstain) => abstain.targets(),

@@ -17,14 +17,13 @@ use classify::text::hierarchy::Hierarchy;
 use classify::text::select::Selection;
 use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
-use process_setup::keep_freed_memory;
 
 use crate::failure::Failure;
 use crate::flags::deciding::DecisionFlags;
 use crate::flags::features::Features;
 use crate::flags::positive::positive;
 use crate::flags::searching::SearchFlags;
-use crate::flags::tuning::TuningFlags;
+use crate::flags::tuning::{TuningFlags, return_memory_of_trials};
 use crate::output::progress::Verbosity;
 
 /// Flags for splitting texts into terms.
@@ -373,10 +372,10 @@ impl TrainingFlags {
         Err(Failure::Usage(message.into()))
     }
 
-    /// Keeps freed memory during `--tune`, because the trials allocate the same amount repeatedly.
-    pub(crate) fn keep_memory(&self) {
+    /// Returns the memory that the trials of `--tune` free to the system soon.
+    pub(crate) fn return_memory(&self) {
         if self.tunes() {
-            keep_freed_memory();
+            return_memory_of_trials();
         }
     }
 

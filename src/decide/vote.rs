@@ -46,5 +46,6 @@ pub use rule::{Vote, VoteWeight};
 pub use score::vote;
 pub(crate) use score::{Outcome, label_score, vote_with};
 pub(crate) use tally::with_tally;
+pub(crate) use training_labels::most_frequent_label;
 pub use training_labels::{LabelScore, TrainingLabels};
 pub use voters::Voters;

@@ -98,7 +98,11 @@ impl<'a> HeldOutScores<'a> {
         let first = objective.best_labels();
         for HeldOutDocument { row, fold, scores, .. } in self.last_round().values() {
             let gold = among.labels(*row);
-            outcomes.push(gold, &decide(scores, &decisions[*fold]));
+            let mut given = decide(scores, &decisions[*fold]);
+            if scores.is_empty() && decisions[*fold] == Decision::Single {
+                given.extend(among.most_frequent_label());
+            }
+            outcomes.push(gold, &given);
             let best = scores.iter().take(first.unwrap_or(0));
             let right = best.filter(|best| gold.binary_search(&best.label).is_ok()).count();
             by_ranks += objective.of_ranking(right);

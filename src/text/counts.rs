@@ -251,7 +251,9 @@ impl Counts {
         });
         let known: f32 = known.sum();
         let length = self.lengths[row];
-        if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
+        // Like `TermUse::unknown_share`, without rounding: many short texts have the same share.
+        let unknown = f64::from(length - known);
+        if length > 0.0 { (unknown / f64::from(length)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// For each term, counts the documents that contain it and for which `is_in` returns true.

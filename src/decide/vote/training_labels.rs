@@ -1,5 +1,6 @@
 //! The labels of training documents, and label scores.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::Vote;
@@ -42,6 +43,11 @@ impl<'a> TrainingLabels<'a> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
+    /// Returns the label with the most rows; in a tie, the first. `None` if no row has a label.
+    pub(crate) fn most_frequent_label(&self) -> Option<u32> {
+        most_frequent_label(self.sizes)
+    }
+
     /// Returns the factor of each label's score under `vote`, or an empty vector if all factors are
     /// 1.
     pub(crate) fn factors(&self, vote: Vote) -> Vec<f64> {
@@ -53,4 +59,11 @@ impl<'a> TrainingLabels<'a> {
         let factor = |&size: &u32| libm::pow(rarest / f64::from(size.max(1)), vote.compensation);
         self.sizes.iter().map(factor).collect()
     }
+}
+
+/// Returns the label with the most rows, given the number of rows with each label; in a tie, the
+/// first. `None` if no row has a label.
+pub(crate) fn most_frequent_label(sizes: &[u32]) -> Option<u32> {
+    let used = (0u32..).zip(sizes).filter(|(_, size)| **size > 0);
+    used.max_by_key(|&(label, size)| (size, Reverse(label))).map(|(label, _)| label)
 }

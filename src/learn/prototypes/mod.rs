@@ -95,8 +95,9 @@ const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
 /// near-duplicates to be in other parts.
 const PARTS_AGAIN: usize = 8;
 /// Minimum share of documents with near-duplicates for holding documents out again; a smaller share
-/// makes no difference.
-const MIN_SHARE_AGAIN: f64 = 0.1;
+/// makes hardly any difference. Of first names, 7 % occur with both labels, and the expected
+/// accuracy was .025 too high without them.
+const MIN_SHARE_AGAIN: f64 = 0.02;
 /// The regularization costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
 /// Maximum number of entries in all rows from which prototypes are learned concurrently; they take
@@ -652,7 +653,7 @@ mod tests {
             };
             all.iter().filter(is_right).count() as f64 / f64::from(count)
         };
-        for (held_out_again, is_rescored) in [(count, true), (count / 20, false)] {
+        for (held_out_again, is_rescored) in [(count, true), (count / 60, false)] {
             let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
             let again = search(&all[..held_out_again as usize], None);
             learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();

@@ -116,7 +116,13 @@ fn predict_without(
         for neighbor in &mut neighbors {
             neighbor.row += u32::from(neighbor.row as usize >= held_out);
         }
-        answers.push(decide(&vote(&neighbors[..], best.vote, among), &decision_of(held_out)));
+        let scores = vote(&neighbors[..], best.vote, among);
+        let decision = decision_of(held_out);
+        let mut given = decide(&scores, &decision);
+        if scores.is_empty() && decision == Decision::Single {
+            given.extend(among.most_frequent_label());
+        }
+        answers.push(given);
     }
     answers
 }

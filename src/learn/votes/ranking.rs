@@ -45,6 +45,22 @@ impl<'s> PredictionCounts<'s> {
         }
     }
 
+    /// Predicts the most frequent label for a document without votes.
+    pub(super) fn predict_prior(&mut self, document: usize) {
+        let Some(label) = self.table.prior else { return };
+        let (row, _) = self.table.get(document);
+        let is_right = self.table.training.labels(row).binary_search(&label).is_ok();
+        let tally = &mut self.tallies[label as usize];
+        let (right, wrong) = &mut self.documents[document];
+        if is_right {
+            tally.tp += 1;
+            *right += 1;
+        } else {
+            tally.fp += 1;
+            *wrong += 1;
+        }
+    }
+
     /// Predicts the label with the highest score for every document without a prediction.
     pub(super) fn predict_top_for_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
         for document in 0..self.documents.len() {

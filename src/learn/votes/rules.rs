@@ -96,7 +96,10 @@ impl<'t> RuleSearch<'t> {
         for Compensation { exponent, factors } in compensations {
             self.count.reset();
             for document in 0..table.sample.len() {
-                self.count.predict_all(table.top(document, scores, factors));
+                match table.top(document, scores, factors) {
+                    Some(slot) => self.count.predict_all([slot]),
+                    None => self.count.predict_prior(document),
+                }
             }
             found(*exponent, self.count.metrics());
         }
@@ -248,21 +251,23 @@ impl<'t> RuleSearch<'t> {
         let table = self.table;
         let decisions = self.learn_by_fold(trial, scores);
         let factors = table.factors(trial.vote);
-        let given = (0..table.sample.len()).flat_map(|document| {
+        let mut count = PredictionCounts::new(table);
+        for document in 0..table.sample.len() {
             let slots = table.ranked(document, scores, &factors);
+            if slots.is_empty() && trial.decision == Candidate::Single {
+                count.predict_prior(document);
+            }
             let votes: Vec<LabelScore> = slots
                 .iter()
                 .map(|&(slot, score)| LabelScore { label: table.labels[slot], score })
                 .collect();
             let mut given = decide(&votes, &decisions[usize::from(table.folds[document])]);
             given.sort_unstable();
-            slots
-                .into_iter()
-                .map(|(slot, _)| slot)
-                .filter(move |&slot| given.binary_search(&table.labels[slot]).is_ok())
-        });
-        let mut count = PredictionCounts::new(table);
-        count.predict_all(given);
+            let slots = slots.into_iter().map(|(slot, _)| slot);
+            count.predict_all(
+                slots.filter(|&slot| given.binary_search(&table.labels[slot]).is_ok()),
+            );
+        }
         let decision = self.decision(trial.decision, None);
         let metrics = match trial.decision {
             // PCut decides on all documents together.

@@ -35,6 +35,9 @@ pub(in crate::learn) struct VoteTable<'a> {
     pub(super) folds: Vec<u8>,
     /// The number of gold labels of each document.
     pub(super) gold_labels: Vec<u32>,
+    /// The label that a document without votes gets if every document must have one label: the
+    /// label with the most training documents.
+    pub(super) prior: Option<u32>,
 }
 
 /// The votes and slots of some documents; the fields are the same as in [`VoteTable`].
@@ -133,6 +136,7 @@ impl<'a> VoteTable<'a> {
             gold_documents: vec![FoldCounts::default(); training.sizes.len()],
             folds: Vec::with_capacity(sample.len()),
             gold_labels: Vec::with_capacity(sample.len()),
+            prior: training.most_frequent_label(),
             sample,
         };
         for document in 0..table.sample.len() {

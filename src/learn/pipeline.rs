@@ -99,9 +99,10 @@ impl Pipeline<'_> {
             // Thresholds are learned from all neighbors of a document.
             let exclusion = self.excluded.without_window();
             found = self.hold_out(&rows, k, exclusion, found.dense_share)?;
-        } else {
-            // The other neighbors were needed only to choose k.
-            found.truncate(k.get().saturating_add(extra));
+        } else if options.novelty.is_none() {
+            // The other neighbors were needed only to choose k. The novelty learner looks for
+            // neighbors with other labels, at any rank.
+            found.truncate(k.get());
         }
         let by_batch = is_by_batch(&voting.tuned.best);
         let again = if by_batch {

@@ -251,7 +251,8 @@ impl Counts {
         });
         let known: f32 = known.sum();
         let length = self.lengths[row];
-        // Like `TermUse::unknown_share`, without rounding: many short texts have the same share.
+        // The numbers equal those of `TermUse::unknown_share`: many short texts have the same
+        // share, and limits are compared with it.
         let unknown = f64::from(length - known);
         if length > 0.0 { (unknown / f64::from(length)).clamp(0.0, 1.0) } else { 0.0 }
     }

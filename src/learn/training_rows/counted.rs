@@ -323,8 +323,9 @@ impl CountedDocuments {
         &self.folds
     }
 
-    /// Returns how informative terms are about the labels of the documents outside a fold. The
-    /// first call computes the value and must not run concurrently with others.
+    /// Returns how informative terms are about the labels of the documents outside a fold. Before
+    /// concurrent calls, the values must be computed by
+    /// [`prepare_term_scores`](Self::prepare_term_scores).
     fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &TermScores {
         self.prepare_term_scores(criterion, fold..fold + 1, threads);
         self.term_scores_of(criterion)[fold].get().expect("just computed")
@@ -494,6 +495,7 @@ impl CountedDocuments {
         threads: &Threads,
     ) -> Vec<f64> {
         let kept: Vec<Vec<bool>> = features.selection.map_or(Vec::new(), |selection| {
+            self.prepare_term_scores(selection.criterion, 0..FOLDS, threads);
             let of_fold =
                 |fold| self.term_scores(selection.criterion, fold, threads).best(selection.terms);
             (0..FOLDS).map(of_fold).collect()

@@ -8,7 +8,7 @@ use crate::learn::thresholds::FoldCounts;
 use crate::threads::Threads;
 
 /// Maximum number of slots whose scores are evaluated concurrently. A slot takes up to 60 bytes.
-const MAX_CONCURRENT_SLOTS: usize = 1 << 23;
+const MAX_CONCURRENT_SLOTS: usize = 1 << 25;
 
 /// The votes of held-out documents. A *slot* is a pair of a document and a label of one of its
 /// neighbors.
@@ -35,8 +35,8 @@ pub(in crate::learn) struct VoteTable<'a> {
     pub(super) folds: Vec<u8>,
     /// The number of gold labels of each document.
     pub(super) gold_labels: Vec<u32>,
-    /// The label that a document without votes gets if every document must have one label: the
-    /// label with the most training documents.
+    /// The label that a document without votes gets if every document must have one label and the
+    /// model does not abstain: the label with the most training documents.
     pub(super) prior: Option<u32>,
 }
 

@@ -372,7 +372,7 @@ impl TrainingFlags {
         Err(Failure::Usage(message.into()))
     }
 
-    /// Returns the memory that the trials of `--tune` free to the system soon.
+    /// With `--tune`, sets a short delay after which freed memory returns to the system.
     pub(crate) fn return_memory(&self) {
         if self.tunes() {
             return_memory_of_trials();

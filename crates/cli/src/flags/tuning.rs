@@ -147,7 +147,7 @@ impl SharedTuningFlags {
 /// would need almost twice the memory.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(30);
 
-/// Returns the memory that the trials of tuning free to the system soon.
+/// Sets a short delay after which memory that trials of tuning have freed returns to the system.
 pub(crate) fn return_memory_of_trials() {
     return_freed_memory_after(RETURN_MEMORY_AFTER);
 }

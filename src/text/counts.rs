@@ -526,4 +526,22 @@ mod tests {
             }
         }
     }
+
+    /// Limits learned from held-out documents are compared with shares of new documents, so equal
+    /// shares must be the same number.
+    #[test]
+    fn shares_of_unknown_terms_equal_those_of_new_documents() {
+        let analyzer = Analyzer::new(AnalyzerSpec::default());
+        let input = Input::Text { analyzer, fields: Fields::Whole };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        for known in 1..60 {
+            let common = "common ".repeat(known);
+            let texts = [format!("{common}once"), "common".to_owned()];
+            let mut documents = texts.iter().map(|text| Ok(Document::text("", text)));
+            let options = CountOptions::new(&input);
+            let counts = Counts::read(&mut documents, &options, &threads, &|_| ()).unwrap();
+            let of_new = 1.0 / (known + 1) as f64;
+            assert_eq!(counts.unknown_share(0).to_bits(), of_new.to_bits(), "{known} known terms");
+        }
+    }
 }

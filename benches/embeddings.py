@@ -34,6 +34,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.svm import LinearSVC
 
 KINDS = [[], ["--features", "dense"], ["--features", "tfidf+dense"]]
+MOST = {"sections": (12_000, 6_000)}  # The first training and test documents that are used.
 
 
 def corpora(folder):
@@ -41,8 +42,8 @@ def corpora(folder):
         parts = [list(linear.jsonl(folder / name / f"{part}.jsonl.zst")) for part in ("train", "test")]
         yield name, [[(text, [labels] if isinstance(labels, str) else labels) for text, labels in part] for part in parts]
     for name, get, _ in linear.corpora(folder):
-        if name in ("r52", "banking77"):
-            yield name, get()[:2]
+        if name in ("r52", "banking77", "sections"):
+            yield name, [part[:most] for part, most in zip(get()[:2], MOST.get(name, (None, None)))]
 
 
 def encoder(folder):

@@ -11,6 +11,7 @@
 //! | `shard` | counting of the terms of chunks (read this first) |
 //! | `headers` | identifiers, labels, weights, groups and texts of documents |
 //! | `reading` | reading of chunks and their distribution to threads |
+//! | `values` | the values of the entries of rows |
 //! | `names`, `merge_terms`, `merge` | merging of shards into one vocabulary and one matrix |
 //! | `statistics` | term statistics of a corpus that is counted in several segments |
 
@@ -38,15 +39,16 @@ mod options;
 mod reading;
 mod shard;
 mod statistics;
+mod values;
 
 pub use fields::Fields;
-use fields::boosted;
 pub(crate) use fields::tally;
 use merge::merge;
 pub use options::{ClassWeights, CountOptions, DfLimit, Input, TermLimits};
 use reading::{Chunks, count_chunks};
 pub(crate) use statistics::CorpusSize;
 pub use statistics::{CorpusStatistics, TermFrequency};
+use values::Values;
 
 /// The term counts of a training corpus.
 #[derive(Debug, Clone)]
@@ -54,8 +56,8 @@ pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
-    /// For each field, the counts of `terms`; 0 if a term does not occur in the field.
-    pub(crate) values: Vec<Vec<f32>>,
+    /// The values of `terms`.
+    pub(crate) values: Values,
     pub(crate) ids: Strings,
     /// The label names by index, in byte order.
     pub(crate) label_names: Vec<String>,
@@ -82,7 +84,7 @@ pub struct Counts {
 impl Counts {
     /// Returns whether all stored values are 1, as for binary features.
     pub(crate) fn is_binary(&self) -> bool {
-        self.values.iter().flatten().all(|&value| value.to_bits() == 1f32.to_bits())
+        self.values.is_binary()
     }
 
     /// Reads and counts a corpus. `progress` is called with the number of documents read so far.
@@ -107,7 +109,7 @@ impl Counts {
             vocabulary: merged.vocabulary,
             indptr: merged.indptr,
             terms: merged.terms,
-            values: merged.counts,
+            values: merged.values,
             ids: headers.ids,
             label_names: headers.label_names,
             label_indptr: headers.label_indptr,
@@ -175,23 +177,21 @@ impl Counts {
                 if let Some(term) = new_ids[self.terms[entry] as usize] {
                     // Both vocabularies are in the same order, so the row stays in order.
                     self.terms[kept] = term;
-                    for values in &mut self.values {
-                        values[kept] = values[entry];
-                    }
+                    self.values.move_entry(entry, kept);
                     kept += 1;
                 }
             }
             indptr.push(kept as u64);
         }
         self.terms.truncate(kept);
-        self.values.iter_mut().for_each(|values| values.truncate(kept));
+        self.values.truncate(kept);
         let whole = CorpusSize { documents: whole.documents, mean_length: whole.mean_length };
         Self { indptr, vocabulary, whole: Some(whole), ..self }
     }
 
     /// Returns the boosted count of an entry.
     fn boosted(&self, boosts: &[f32], entry: usize) -> f32 {
-        boosted(&self.values, boosts, entry)
+        self.values.boosted(boosts, entry)
     }
 
     /// The number of distinct (document, term) pairs.
@@ -245,7 +245,7 @@ impl Counts {
         };
         let known = entries.filter(|&entry| is_known(self.terms[entry])).map(|entry| {
             match self.vocabulary.kind() {
-                TermKind::Text => self.values.iter().map(|values| values[entry]).sum(),
+                TermKind::Text => self.values.total(entry),
                 TermKind::Columns => 1.0,
             }
         });
@@ -398,7 +398,7 @@ impl Counts {
                 let term = self.terms[entry] as usize;
                 if kept[term] {
                     self.terms[end] = numbers[term];
-                    self.values.iter_mut().for_each(|values| values[end] = values[entry]);
+                    self.values.move_entry(entry, end);
                     end += 1;
                 }
             }
@@ -406,7 +406,7 @@ impl Counts {
             *bound = end as u64;
         }
         self.terms.truncate(end);
-        self.values.iter_mut().for_each(|values| values.truncate(end));
+        self.values.truncate(end);
         self
     }
 
@@ -455,12 +455,10 @@ impl Counts {
         RawRows { indptr, indices, data }
     }
 
-    /// Like [`rows`](Self::rows), but moves the counts out instead of copying them.
+    /// Like [`rows`](Self::rows), but leaves no terms behind.
     pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
-        let data = match (self.values.as_mut_slice(), boosts) {
-            ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
-            _ => (0..self.terms.len()).map(|entry| self.boosted(boosts, entry)).collect(),
-        };
+        let data = (0..self.terms.len()).map(|entry| self.boosted(boosts, entry)).collect();
+        self.values.truncate(0);
         let indptr = std::mem::take(&mut self.indptr);
         let indices = std::mem::take(&mut self.terms);
         RawRows { indptr, indices, data }

@@ -107,10 +107,3 @@ pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMu
         entry(group[0].0, boosted.fold(0.0, |sum, count| sum + count));
     }
 }
-
-/// Returns the boosted count of an entry, computed as in [`tally`]. `values` contains the counts by
-/// field.
-pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], entry: usize) -> f32 {
-    let boosted_counts = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[entry]);
-    boosted_counts.fold(0.0, |sum, count| sum + count)
-}

@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use super::merge_terms::{DROPPED, merge_terms, vocabulary};
 use super::names::Names;
 use super::options::TermLimits;
-use super::shard::{Rows, Shard, Values};
+use super::shard::{Rows, Shard};
+use super::values::{FieldCounts, Values};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads::Threads;
 
@@ -13,7 +14,7 @@ pub(super) struct MergedShards {
     pub(super) vocabulary: Vocabulary,
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
-    pub(super) counts: Vec<Vec<f32>>,
+    pub(super) values: Values,
     /// For each document, the number of terms with repetitions, before terms were dropped. For
     /// features, the number of columns.
     pub(super) lengths: Vec<f32>,
@@ -32,7 +33,6 @@ pub(super) fn merge(
     threads: &Threads,
 ) -> MergedShards {
     let kind = shards.first().map_or(TermKind::Columns, Shard::kind);
-    let fields = shards.first().map_or(1, |shard| shard.fields);
     let mut chunks: Vec<(usize, usize, Rows)> = Vec::new();
     for (number, shard) in shards.iter_mut().enumerate() {
         let shard_chunks = std::mem::take(&mut shard.chunks).into_iter();
@@ -53,40 +53,50 @@ pub(super) fn merge(
     let mut indptr = vec![0; documents + 1];
     let mut all_lengths = vec![0.0; documents];
     let mut all_terms = vec![0; nonzeros];
-    let mut all_counts = vec![vec![0.0; nonzeros]; fields];
+    let mut values = match shards.first() {
+        Some(shard) if shard.has_given_values() => Values::Given(vec![0.0; nonzeros]),
+        first => {
+            let fields = first.map_or(1, |shard| shard.fields);
+            let zeros = || FieldCounts { bytes: vec![0; nonzeros], ..FieldCounts::default() };
+            Values::Counts((0..fields).map(|_| zeros()).collect())
+        }
+    };
     // Assign each chunk its slices of the arrays.
     let mut ends = &mut indptr[1..];
     let mut lengths = &mut *all_lengths;
     let mut terms = &mut *all_terms;
-    let mut counts: Vec<&mut [f32]> = all_counts.iter_mut().map(|counts| &mut **counts).collect();
+    let mut slices = ValueSlices::new(&mut values);
     let mut start = 0;
     let mut moves = Vec::new();
     for ((_, shard, rows), entries) in chunks.into_iter().zip(entries) {
         let target = Target {
-            start,
+            first: start,
             ends: ends.split_off_mut(..rows.ends.len()).expect("a row for each document"),
             lengths: lengths.split_off_mut(..rows.ends.len()).expect("a row for each document"),
             terms: terms.split_off_mut(..entries).expect("as many as counted"),
-            counts: counts
-                .iter_mut()
-                .map(|counts| counts.split_off_mut(..entries).expect("as many as counted"))
-                .collect(),
+            values: slices.split_off(entries),
         };
-        start += entries as u64;
+        start += entries;
         moves.push((&numbers[shard], rows, target));
     }
     let bytes = bytes_of(kept.len());
-    let fill = || {
-        moves
+    let fill = || -> Vec<Overflow> {
+        let filled = moves
             .into_par_iter()
-            .for_each(|(numbers, rows, target)| target.fill(&rows, numbers, bytes));
+            .flat_map_iter(|(numbers, rows, target)| target.fill(&rows, numbers, bytes));
+        filled.collect()
     };
-    let ((), vocabulary) = threads.run(|| rayon::join(fill, || vocabulary(kind, &kept)));
+    let (overflow, vocabulary) = threads.run(|| rayon::join(fill, || vocabulary(kind, &kept)));
+    if let Values::Counts(fields) = &mut values {
+        for Overflow { field, entry, excess } in overflow {
+            fields[field].overflow.insert(entry, excess);
+        }
+    }
     MergedShards {
         vocabulary,
         indptr,
         terms: all_terms,
-        counts: all_counts,
+        values,
         lengths: all_lengths,
         bytes: shards.iter().map(|shard| shard.bytes).sum(),
         has_titles: shards.iter().any(|shard| shard.has_titles),
@@ -96,17 +106,56 @@ pub(super) fn merge(
 /// The slices of the merged arrays that belong to a chunk.
 struct Target<'a> {
     /// The number of entries before this chunk.
-    start: u64,
+    first: usize,
     ends: &'a mut [u64],
     lengths: &'a mut [f32],
     terms: &'a mut [u32],
-    counts: Vec<&'a mut [f32]>,
+    values: ValueSlices<'a>,
+}
+
+/// A part of merged [`Values`], without the overflow of counts.
+enum ValueSlices<'a> {
+    Counts(Vec<&'a mut [u8]>),
+    Given(&'a mut [f32]),
+}
+
+impl<'a> ValueSlices<'a> {
+    fn new(values: &'a mut Values) -> Self {
+        match values {
+            Values::Counts(fields) => {
+                Self::Counts(fields.iter_mut().map(|counts| &mut *counts.bytes).collect())
+            }
+            Values::Given(values) => Self::Given(values),
+        }
+    }
+
+    /// Removes the first entries, and returns them.
+    fn split_off(&mut self, entries: usize) -> Self {
+        match self {
+            Self::Counts(fields) => {
+                let first = fields.iter_mut().map(|counts| counts.split_off_mut(..entries));
+                Self::Counts(first.collect::<Option<_>>().expect("as many as counted"))
+            }
+            Self::Given(values) => {
+                Self::Given(values.split_off_mut(..entries).expect("as many as counted"))
+            }
+        }
+    }
+}
+
+/// The excess of a count over 255.
+struct Overflow {
+    field: usize,
+    entry: usize,
+    excess: u32,
 }
 
 impl Target<'_> {
     /// Writes rows with term ids of the vocabulary, which have `bytes` bytes, in increasing order
-    /// within each row.
-    fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
+    /// within each row. Returns the counts over 255.
+    fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) -> Vec<Overflow> {
+        let mut overflow = Vec::new();
+        let first = self.first;
         self.lengths.copy_from_slice(&rows.lengths);
         let mut row: Vec<u64> = Vec::new();
         let mut buffer: Vec<u64> = Vec::new();
@@ -129,22 +178,29 @@ impl Target<'_> {
             }
             #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
             let entry = |packed: u64| entries.start + packed as u32 as usize;
-            match &rows.values {
-                Values::Counts(fields) => {
-                    for (counts, field_counts) in self.counts.iter_mut().zip(fields) {
-                        for (count, &packed) in counts[positions.clone()].iter_mut().zip(&row) {
-                            *count = field_counts.get(entry(packed));
+            match (&mut self.values, &rows.values) {
+                (ValueSlices::Counts(slices), Values::Counts(fields)) => {
+                    for (field, (slice, counts)) in slices.iter_mut().zip(fields).enumerate() {
+                        for (position, &packed) in positions.clone().zip(&row) {
+                            let from = entry(packed);
+                            slice[position] = counts.bytes[from];
+                            if let Some(excess) = counts.excess(from) {
+                                let entry = first + position;
+                                overflow.push(Overflow { field, entry, excess });
+                            }
                         }
                     }
                 }
-                Values::Given(values) => {
-                    for (value, &packed) in self.counts[0][positions].iter_mut().zip(&row) {
+                (ValueSlices::Given(slice), Values::Given(values)) => {
+                    for (value, &packed) in slice[positions].iter_mut().zip(&row) {
                         *value = values[entry(packed)];
                     }
                 }
+                _ => unreachable!("the shards count the same kind of content"),
             }
-            self.ends[index] = self.start + written as u64;
+            self.ends[index] = (first + written) as u64;
         }
+        overflow
     }
 }
 
@@ -291,11 +347,12 @@ mod tests {
             prop_assert!(merged.vocabulary.terms().iter().eq(terms.iter().copied()));
             let df: Vec<u32> = frequencies.values().copied().collect();
             prop_assert_eq!(merged.vocabulary.document_frequencies(), &df[..]);
+            let boosts = [[1.0, 0.0], [0.0, 1.0]];
             for (row, expected) in rows.iter().enumerate() {
                 let [start, end] =
                     [row, row + 1].map(|index| usize::try_from(merged.indptr[index]).unwrap());
                 let found: Vec<(&str, [f32; 2])> = (start..end).map(|index| {
-                    let counts = [0, 1].map(|field| merged.counts[field][index]);
+                    let counts = [0, 1].map(|field| merged.values.boosted(&boosts[field], index));
                     (terms[merged.terms[index] as usize], counts)
                 }).collect();
                 let expected: Vec<(&str, [f32; 2])> = expected.iter()

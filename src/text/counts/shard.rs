@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use super::fields::Fields;
 use super::names::Names;
 use super::options::Input;
+use super::values::{FieldCounts, Values};
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::text::corpus::{Content, CorpusError, Document, Problem, check_features};
 use crate::text::term_store::Interner;
@@ -34,44 +35,9 @@ pub(super) struct Rows {
     /// Like [`MergedShards::lengths`](super::merge::MergedShards).
     pub(super) lengths: Vec<f32>,
     pub(super) terms: Vec<u32>,
+    /// The values of `terms`. One byte per count is also fast: touching new memory takes longer
+    /// than counting.
     pub(super) values: Values,
-}
-
-/// The values of `Rows::terms`.
-#[derive(Clone)]
-pub(super) enum Values {
-    /// The counts in each field.
-    Counts(Vec<FieldCounts>),
-    /// The values of the features.
-    Given(Vec<f32>),
-}
-
-/// Counts of one byte each, because touching new memory takes longer than counting. Larger counts,
-/// which are rare, overflow into a map.
-#[derive(Clone, Default)]
-pub(super) struct FieldCounts {
-    bytes: Vec<u8>,
-    /// The excess over 255, by entry.
-    overflow: HashMap<usize, u32, RandomState>,
-}
-
-impl FieldCounts {
-    fn add_one(&mut self, index: usize) {
-        match self.bytes[index].checked_add(1) {
-            Some(count) => self.bytes[index] = count,
-            None => *self.overflow.entry(index).or_default() += 1,
-        }
-    }
-
-    pub(super) fn get(&self, index: usize) -> f32 {
-        match self.bytes[index] {
-            u8::MAX => {
-                let overflow = self.overflow.get(&index).copied().unwrap_or(0);
-                (u32::from(u8::MAX) + overflow) as f32
-            }
-            count => f32::from(count),
-        }
-    }
 }
 
 impl Rows {
@@ -80,15 +46,7 @@ impl Rows {
         ends.clear();
         lengths.clear();
         terms.clear();
-        match values {
-            Values::Counts(fields) => {
-                for FieldCounts { bytes, overflow } in fields {
-                    bytes.clear();
-                    overflow.clear();
-                }
-            }
-            Values::Given(values) => values.clear(),
-        }
+        values.clear();
     }
 
     /// Adds the terms `ids` of field `field` to the row that begins at entry `first`.
@@ -284,6 +242,11 @@ impl<'a> Shard<'a> {
             Counter::Text { .. } => TermKind::Text,
             Counter::Features { .. } | Counter::Nothing => TermKind::Columns,
         }
+    }
+
+    /// Whether the documents have values instead of counts.
+    pub(super) fn has_given_values(&self) -> bool {
+        matches!(self.counter, Counter::Features { .. })
     }
 
     /// Returns the terms of the shard by id.

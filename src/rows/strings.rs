@@ -123,7 +123,10 @@ impl StringsBuilder {
         self.text.extend_from_slice(&strings.text[text]);
     }
 
-    pub(crate) fn build(self) -> Strings {
+    /// Returns the strings, without unused memory.
+    pub(crate) fn build(mut self) -> Strings {
+        self.text.shrink_to_fit();
+        self.offsets.shrink_to_fit();
         Strings { text: self.text.into(), offsets: self.offsets.into() }
     }
 }

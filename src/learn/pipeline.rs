@@ -234,20 +234,15 @@ impl Pipeline<'_> {
             self.restricted(Grid::full(max_k, self.multi_label, objective), rule)
         };
         let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
-        // These computations are independent and run concurrently.
-        let ((mut tuned, mut learning), prototypes) = self.threads().join(
-            || self.best_of_grid(found, &grid),
-            || {
-                let exclusion = self.excluded.exclusion();
-                let threads = self.threads();
-                let learn = || {
-                    let precision = Precision::Full;
-                    self.rows.prototypes(found, self.multi_label, exclusion, precision, threads)
-                };
-                tries_prototypes.then(learn).transpose()
-            },
-        );
-        let prototypes = prototypes?.flatten();
+        // One after the other: both use all threads, and much memory.
+        let (mut tuned, mut learning) = self.best_of_grid(found, &grid);
+        let prototypes = if tries_prototypes {
+            let exclusion = self.excluded.exclusion();
+            let threads = self.threads();
+            self.rows.prototypes(found, self.multi_label, exclusion, Precision::Full, threads)?
+        } else {
+            None
+        };
         if let Some(prototypes) = &prototypes {
             let trials = PrototypeTrials {
                 found,

@@ -472,7 +472,7 @@ impl<'t> VoteWeightLearner<'t> {
     ) -> Vec<Vec<f64>> {
         let folds: [usize; FOLDS] = std::array::from_fn(|fold| fold);
         let concurrent = MAX_GRADIENTS / (self.chunk_count() * self.initial.len()).max(1);
-        let by_fold = threads.map_few(&folds, concurrent, |&fold| {
+        let mut by_fold = threads.map_few(&folds, concurrent, |&fold| {
             let mut scores = Vec::with_capacity(checkpoints.len());
             self.learn(penalty, Some(fold), checkpoints, threads, |state| {
                 scores.push(self.scores(state, fold));
@@ -480,12 +480,15 @@ impl<'t> VoteWeightLearner<'t> {
             scores
         });
         let of_checkpoint = |checkpoint: usize| {
+            // They are freed before the next checkpoint.
+            let of_folds: Vec<Vec<f64>> =
+                by_fold.iter_mut().map(|scores| std::mem::take(&mut scores[checkpoint])).collect();
             let mut scores = Vec::with_capacity(self.table.slots());
             let mut next = [0; FOLDS];
             for document in 0..self.voted.len() {
                 let fold = self.table.fold(document);
                 let end = next[fold] + self.table.slots_of(document).len();
-                scores.extend_from_slice(&by_fold[fold][checkpoint][next[fold]..end]);
+                scores.extend_from_slice(&of_folds[fold][next[fold]..end]);
                 next[fold] = end;
             }
             scores

@@ -3,7 +3,8 @@
     cargo build --release && python benches/embeddings.py (--model FOLDER | --vectors FOLDER) \\
         [--only NAME,..] [--per-label N] [--seeds N] [--ours-only] CORPORA
 
-CORPORA is the folder of corpora/README.md. With --model, the texts are encoded: by
+CORPORA is the folder of corpora/README.md. Of Debian sections, the first documents in the order of
+package names are used (MOST). With --model, the texts are encoded: by
 sentence-transformers if FOLDER contains modules.json, and otherwise by model2vec. With --vectors,
 FOLDER contains NAME-train.npy and NAME-test.npy. With --per-label, each run trains on N random
 documents of each label, and the figures are means over the seeds. The script prints test
@@ -11,7 +12,7 @@ accuracies:
 
 * `classify evaluate --tune` with terms, with `--features dense` and with `--features tfidf+dense`;
 * LinearSVC on words and word pairs (log TF-IDF), on the vectors, and on both, side by side with
-  equal lengths. C is .1, 1 or 10, chosen by 3-fold cross-validation.
+  equal lengths. C is .1, 1 or 10, chosen by 3-fold cross-validation. Not with --ours-only.
 
 The last column is the CPU seconds of the three runs of `classify`. The requirements are those of
 benches/linear.py, and the library that encodes.
@@ -115,7 +116,7 @@ def main():
         if encode:
             vectors = [unit(encode([text for text, _ in part])) for part in parts]
         else:
-            vectors = [unit(np.load(options.vectors / f"{name}-{side}.npy")) for side in sides]
+            vectors = [unit(np.load(options.vectors / f"{name}-{side}.npy")[:len(part)]) for side, part in zip(sides, parts)]
         rows, seconds = [], 0.0
         for seed in range(options.seeds if options.per_label else 1):
             taken = list(range(len(parts[0])))

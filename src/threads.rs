@@ -88,6 +88,15 @@ impl Threads {
         self.0.install(work)
     }
 
+    /// Runs both functions on these threads.
+    pub(crate) fn join<A: Send, B: Send>(
+        &self,
+        first: impl FnOnce() -> A + Send,
+        second: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        self.run(|| rayon::join(first, second))
+    }
+
     /// Applies `work` to each item and returns the results in order. Processes at most
     /// `max_concurrent` items (one if 0) at a time. Parallel iterators in `work` use the idle
     /// threads.

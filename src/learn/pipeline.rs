@@ -32,6 +32,9 @@ const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0
 /// Minimum gain in the objective for which learned vote weights or prototypes are chosen; a smaller
 /// gain may be noise.
 const MIN_GAIN: f64 = 0.001;
+/// Maximum number of document-label pairs for learning prototypes and choosing a vote at the same
+/// time. Both need memory for each pair.
+const MAX_PAIRS_AT_ONCE: usize = 1 << 23;
 
 /// Maximum number of training documents for which prototypes of vectors are preferred to neighbors.
 const MAX_DOCUMENTS_FOR_PREFERENCE: usize = 1_000;
@@ -234,15 +237,24 @@ impl Pipeline<'_> {
             self.restricted(Grid::full(max_k, self.multi_label, objective), rule)
         };
         let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
-        // One after the other: both use all threads, and much memory.
-        let (mut tuned, mut learning) = self.best_of_grid(found, &grid);
-        let prototypes = if tries_prototypes {
+        let best_of_grid = || self.best_of_grid(found, &grid);
+        let learn_prototypes = || {
             let exclusion = self.excluded.exclusion();
             let threads = self.threads();
-            self.rows.prototypes(found, self.multi_label, exclusion, Precision::Full, threads)?
-        } else {
-            None
+            let learn = || {
+                let precision = Precision::Full;
+                self.rows.prototypes(found, self.multi_label, exclusion, precision, threads)
+            };
+            tries_prototypes.then(learn).transpose()
         };
+        let labels = self.rows.labels;
+        let pairs = labels.sizes.len().saturating_mul(labels.weights.len());
+        let ((mut tuned, mut learning), prototypes) = if pairs <= MAX_PAIRS_AT_ONCE {
+            self.threads().join(best_of_grid, learn_prototypes)
+        } else {
+            (best_of_grid(), learn_prototypes())
+        };
+        let prototypes = prototypes?.flatten();
         if let Some(prototypes) = &prototypes {
             let trials = PrototypeTrials {
                 found,

@@ -48,8 +48,8 @@ const MIN_DOCUMENTS: usize = 100;
 /// Maximum number of documents for which features are compared with the threshold rule alone. With
 /// few documents, some features are the best by chance with one of many rules.
 const MAX_DOCUMENTS_FOR_ONE_RULE: usize = 1_000;
-/// Maximum number of document-term pairs for which the feature search keeps all counts. A count
-/// takes 20 bytes per pair and more, and word pairs have several times as many pairs.
+/// Maximum number of document-term pairs for which the feature search keeps all counts. Counts
+/// take 15 bytes per pair and more, and word pairs have several times as many pairs.
 const MAX_ENTRIES_TO_KEEP: usize = 1 << 18;
 /// Maximum number of document-term pairs for quick tuning. Each pair needs about 20 bytes.
 const MAX_ENTRIES: usize = 1 << 26;

@@ -72,7 +72,7 @@ impl Model {
         for (idf, &factor) in idf.iter_mut().zip(term_factors.iter().flatten()) {
             *idf *= f64::from(factor);
         }
-        let mut rows = counts.take_rows(&settings.fields.boosts());
+        let mut rows = counts.take_rows(&settings.fields.boosts(), threads);
         let whole = counts.whole;
         let mean_length =
             whole.map_or_else(|| rows.mean_length(threads), |whole| whole.mean_length);

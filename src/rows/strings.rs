@@ -123,10 +123,7 @@ impl StringsBuilder {
         self.text.extend_from_slice(&strings.text[text]);
     }
 
-    /// Returns the strings, without unused memory.
-    pub(crate) fn build(mut self) -> Strings {
-        self.text.shrink_to_fit();
-        self.offsets.shrink_to_fit();
+    pub(crate) fn build(self) -> Strings {
         Strings { text: self.text.into(), offsets: self.offsets.into() }
     }
 }

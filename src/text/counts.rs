@@ -455,10 +455,15 @@ impl Counts {
         RawRows { indptr, indices, data }
     }
 
-    /// Like [`rows`](Self::rows), but leaves no terms behind.
-    pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
-        let data = (0..self.terms.len()).map(|entry| self.boosted(boosts, entry)).collect();
-        self.values.truncate(0);
+    /// Like [`rows`](Self::rows), but frees the counts.
+    pub(crate) fn take_rows(&mut self, boosts: &[f32], threads: &Threads) -> RawRows {
+        let data = match (std::mem::take(&mut self.values), boosts) {
+            (Values::Given(values), [boost]) if boost.to_bits() == 1f32.to_bits() => values,
+            (values, _) => threads.run(|| {
+                let boosted = |entry| values.boosted(boosts, entry);
+                (0..self.terms.len()).into_par_iter().map(boosted).collect()
+            }),
+        };
         let indptr = std::mem::take(&mut self.indptr);
         let indices = std::mem::take(&mut self.terms);
         RawRows { indptr, indices, data }

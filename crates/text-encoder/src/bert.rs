@@ -1,4 +1,6 @@
-//! BERT (Devlin et al. 2019): a transformer encoder.
+//! BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and
+//! DistilBERT (Sanh et al. 2019): transformer encoders that differ in their names of tensors, the
+//! number of the first position, and the types of tokens.
 //!
 //! The tokens of several texts are rows of one matrix, one text after the other, without padding:
 //! only attention looks at more than one row, and it looks at the rows of one text.
@@ -11,22 +13,32 @@ use crate::error::{EncoderError, Problem};
 use crate::linear::{Linear, View, multiply};
 use crate::weights::Weights;
 
-/// `config.json` of a BERT model.
+/// `config.json` of a model. The aliases are the names of DistilBERT.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct BertConfig {
     model_type: String,
-    #[serde(default)]
+    #[serde(default = "gelu_name", alias = "activation")]
     hidden_act: String,
+    #[serde(alias = "dim")]
     hidden_size: usize,
+    #[serde(alias = "hidden_dim")]
     intermediate_size: usize,
+    #[serde(alias = "n_layers")]
     num_hidden_layers: usize,
+    #[serde(alias = "n_heads")]
     num_attention_heads: usize,
     vocab_size: usize,
-    pub(crate) max_position_embeddings: usize,
+    max_position_embeddings: usize,
     #[serde(default = "default_epsilon")]
     layer_norm_eps: f32,
     #[serde(default = "absolute")]
     position_embedding_type: String,
+    /// The number of the token that fills up texts.
+    pad_token_id: Option<usize>,
+}
+
+fn gelu_name() -> String {
+    "gelu".to_owned()
 }
 
 fn default_epsilon() -> f32 {
@@ -40,17 +52,43 @@ fn absolute() -> String {
 impl BertConfig {
     /// Returns the settings that the shapes of the weights do not determine, as text.
     pub(crate) fn identity(&self) -> String {
-        format!("heads={} epsilon={:e}", self.num_attention_heads, self.layer_norm_eps)
+        let identity =
+            format!("heads={} epsilon={:e}", self.num_attention_heads, self.layer_norm_eps);
+        match self.first_position() {
+            0 => identity,
+            first => format!("{identity} first={first}"),
+        }
+    }
+
+    /// The maximum number of tokens of a text.
+    pub(crate) fn max_tokens(&self) -> usize {
+        self.max_position_embeddings.saturating_sub(self.first_position())
+    }
+
+    /// The position of the first token. The positions of RoBERTa begin after the number of the token
+    /// that fills up texts.
+    fn first_position(&self) -> usize {
+        match &*self.model_type {
+            "roberta" | "xlm-roberta" | "camembert" => {
+                self.pad_token_id.unwrap_or(1).saturating_add(1)
+            }
+            _ => 0,
+        }
+    }
+
+    fn names(&self) -> &'static Names {
+        if self.model_type == "distilbert" { &DISTILBERT } else { &BERT }
     }
 
     /// Checks that the model is implemented here.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         let unsupported = |what: String| Err(Problem::Unsupported(what));
-        if self.model_type != "bert" {
+        if !MODEL_TYPES.contains(&&*self.model_type) {
             return unsupported(format!(
-                "the model type `{}` is not supported, only `bert` and static models; compute \
+                "the model type `{}` is not supported, only static models and `{}`; compute \
                  embeddings elsewhere, and give them as a file of vectors",
-                self.model_type
+                self.model_type,
+                MODEL_TYPES.join("`, `")
             ));
         }
         if self.hidden_act != "gelu" {
@@ -65,12 +103,8 @@ impl BertConfig {
                 self.position_embedding_type
             ));
         }
-        let sizes = [
-            self.hidden_size,
-            self.intermediate_size,
-            self.num_attention_heads,
-            self.max_position_embeddings,
-        ];
+        let sizes =
+            [self.hidden_size, self.intermediate_size, self.num_attention_heads, self.max_tokens()];
         if sizes.contains(&0) {
             return unsupported("a size of the model is 0".to_owned());
         }
@@ -81,13 +115,56 @@ impl BertConfig {
     }
 }
 
+/// The values of `model_type` of the models that are implemented here.
+const MODEL_TYPES: [&str; 5] = ["bert", "roberta", "xlm-roberta", "camembert", "distilbert"];
+
+/// The names of tensors. All but `layer` belong to a layer.
+struct Names {
+    layer: &'static str,
+    query_key_value: [&'static str; 3],
+    attention_output: &'static str,
+    attention_norm: &'static str,
+    intermediate: &'static str,
+    output: &'static str,
+    output_norm: &'static str,
+    /// Whether tokens have types.
+    has_types: bool,
+}
+
+/// The names of BERT and RoBERTa.
+const BERT: Names = Names {
+    layer: "encoder.layer",
+    query_key_value: ["attention.self.query", "attention.self.key", "attention.self.value"],
+    attention_output: "attention.output.dense",
+    attention_norm: "attention.output.LayerNorm",
+    intermediate: "intermediate.dense",
+    output: "output.dense",
+    output_norm: "output.LayerNorm",
+    has_types: true,
+};
+
+const DISTILBERT: Names = Names {
+    layer: "transformer.layer",
+    query_key_value: ["attention.q_lin", "attention.k_lin", "attention.v_lin"],
+    attention_output: "attention.out_lin",
+    attention_norm: "sa_layer_norm",
+    intermediate: "ffn.lin1",
+    output: "ffn.lin2",
+    output_norm: "output_layer_norm",
+    has_types: false,
+};
+
+/// What may precede the names of tensors, in models that were saved with another layer.
+const PREFIXES: [&str; 4] = ["", "bert.", "roberta.", "distilbert."];
+
 /// A BERT model.
 #[derive(Debug)]
 pub(crate) struct Bert {
     hidden: usize,
     heads: usize,
-    /// The vector of each token, and of each position.
+    /// The vector of each token.
     words: Vec<f32>,
+    /// The vector of each position, from the first that a token can have.
     positions: Vec<f32>,
     norm: LayerNorm,
     layers: Vec<Layer>,
@@ -139,24 +216,30 @@ impl LayerNorm {
 impl Bert {
     /// Reads the weights of a model.
     pub(crate) fn new(file: &Weights<'_>, config: &BertConfig) -> Result<Self, EncoderError> {
-        let prefix =
-            if file.contains("bert.embeddings.word_embeddings.weight") { "bert." } else { "" };
+        let has_words =
+            |prefix: &&&str| file.contains(&format!("{prefix}embeddings.word_embeddings.weight"));
+        let prefix = PREFIXES.iter().find(has_words).copied().unwrap_or("");
+        let names = config.names();
         let hidden = config.hidden_size;
         let table = |name: &str, rows: usize| {
             file.values(&format!("{prefix}embeddings.{name}_embeddings.weight"), &[rows, hidden])
         };
-        let (types, shape) =
-            file.values_and_shape(&format!("{prefix}embeddings.token_type_embeddings.weight"))?;
-        if shape.get(1) != Some(&hidden) {
-            return Err(file.error(format!("the token type embeddings have the shape {shape:?}")));
-        }
         let mut positions = table("position", config.max_position_embeddings)?;
-        for position in positions.chunks_exact_mut(hidden) {
-            // All tokens are of the first type.
-            position.iter_mut().zip(&types).for_each(|(value, of_type)| *value += of_type);
+        positions.drain(..config.first_position() * hidden);
+        if names.has_types {
+            let types = format!("{prefix}embeddings.token_type_embeddings.weight");
+            let (types, shape) = file.values_and_shape(&types)?;
+            if shape.get(1) != Some(&hidden) {
+                let what = format!("the token type embeddings have the shape {shape:?}");
+                return Err(file.error(what));
+            }
+            for position in positions.chunks_exact_mut(hidden) {
+                // All tokens are of the first type.
+                position.iter_mut().zip(&types).for_each(|(value, of_type)| *value += of_type);
+            }
         }
         let layer = |number: usize| {
-            let name = |part: &str| format!("{prefix}encoder.layer.{number}.{part}");
+            let name = |part: &str| format!("{prefix}{}.{number}.{part}", names.layer);
             let linear = |parts: &[&str], inputs, outputs| {
                 let names: Vec<String> = parts.iter().map(|part| name(part)).collect();
                 Linear::new(file, &names, inputs, outputs)
@@ -164,16 +247,12 @@ impl Bert {
             let norm = |part: &str| LayerNorm::new(file, &name(part), config);
             let inner = config.intermediate_size;
             Ok(Layer {
-                query_key_value: linear(
-                    &["attention.self.query", "attention.self.key", "attention.self.value"],
-                    hidden,
-                    hidden,
-                )?,
-                attention_output: linear(&["attention.output.dense"], hidden, hidden)?,
-                attention_norm: norm("attention.output.LayerNorm")?,
-                intermediate: linear(&["intermediate.dense"], hidden, inner)?,
-                output: linear(&["output.dense"], inner, hidden)?,
-                output_norm: norm("output.LayerNorm")?,
+                query_key_value: linear(&names.query_key_value, hidden, hidden)?,
+                attention_output: linear(&[names.attention_output], hidden, hidden)?,
+                attention_norm: norm(names.attention_norm)?,
+                intermediate: linear(&[names.intermediate], hidden, inner)?,
+                output: linear(&[names.output], inner, hidden)?,
+                output_norm: norm(names.output_norm)?,
             })
         };
         Ok(Self {

@@ -239,7 +239,7 @@ impl Folder {
                 return Err(unsupported_module(path, module));
             }
         }
-        let limit = config.max_position_embeddings;
+        let limit = config.max_tokens();
         let tokenizer: TokenizerConfig =
             read_if_exists(&inside.join("tokenizer_config.json"))?.unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]

@@ -10,12 +10,13 @@
 //! |---|---|
 //! | `config.json` with `"model_type": "model2vec"` | static, as model2vec stores it |
 //! | `config_sentence_transformers.json` | static, as sentence-transformers stores it |
-//! | `config.json` with `"model_type": "bert"` | BERT |
-//! | `modules.json` | static or BERT, as sentence-transformers stores it |
+//! | `config.json` with another `"model_type"` | BERT or a variant |
+//! | `modules.json` | any of these, as sentence-transformers stores it |
 //!
 //! A static model is a table of token vectors; the embedding of a text is their mean. A BERT model
 //! (Devlin et al. 2019) is a transformer; the embedding of a text is the mean of the vectors of its
-//! last layer, or the vector of its first token (Reimers and Gurevych 2019).
+//! last layer, or the vector of its first token (Reimers and Gurevych 2019). Variants of BERT are
+//! RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT.
 //!
 //! Read [`Encoder`] first, then `folder`, which reads the configuration of a model.
 

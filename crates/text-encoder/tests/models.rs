@@ -1,5 +1,5 @@
-//! Tests of encoders on small models. The embeddings of the BERT model were computed with
-//! `BertModel` of transformers 5.
+//! Tests of encoders on small models. The embeddings of BERT models were computed with `BertModel`,
+//! `RobertaModel` and `DistilBertModel` of transformers 5.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -46,27 +46,67 @@ fn static_embeddings_are_means_of_known_tokens() {
     assert_close(&static_embedding.encode(&["red green"]), &[6.0, 4.5]);
 }
 
-/// Writes a BERT model with two layers, whose weights repeat a series of numbers.
-fn write_bert(folder: &Path) {
+/// A kind of BERT: its `model_type`, and its names of the tensors of a layer, with their shapes.
+struct Bert {
+    model_type: &'static str,
+    layers: &'static str,
+    parts: [(&'static str, usize, usize); 8],
+    types: usize,
+    positions: usize,
+}
+
+const BERT: Bert = Bert {
+    model_type: "bert",
+    layers: "encoder.layer",
+    parts: [
+        ("attention.output.LayerNorm", 4, 0),
+        ("attention.output.dense", 4, 4),
+        ("attention.self.key", 4, 4),
+        ("attention.self.query", 4, 4),
+        ("attention.self.value", 4, 4),
+        ("intermediate.dense", 8, 4),
+        ("output.LayerNorm", 4, 0),
+        ("output.dense", 4, 8),
+    ],
+    types: 2,
+    positions: 6,
+};
+
+/// The first two positions are not used.
+const ROBERTA: Bert = Bert { model_type: "roberta", types: 1, positions: 8, ..BERT };
+
+const DISTILBERT: Bert = Bert {
+    model_type: "distilbert",
+    layers: "transformer.layer",
+    parts: [
+        ("sa_layer_norm", 4, 0),
+        ("attention.out_lin", 4, 4),
+        ("attention.k_lin", 4, 4),
+        ("attention.q_lin", 4, 4),
+        ("attention.v_lin", 4, 4),
+        ("ffn.lin1", 8, 4),
+        ("output_layer_norm", 4, 0),
+        ("ffn.lin2", 4, 8),
+    ],
+    types: 0,
+    positions: 6,
+};
+
+/// Writes a model with two layers, whose weights repeat a series of numbers.
+fn write_bert(folder: &Path, kind: &Bert) {
+    let embedding = |name: &str, shape: Vec<usize>| (format!("embeddings.{name}"), shape);
     let mut shapes = vec![
-        ("embeddings.LayerNorm.bias".to_owned(), vec![4]),
-        ("embeddings.LayerNorm.weight".to_owned(), vec![4]),
-        ("embeddings.position_embeddings.weight".to_owned(), vec![6, 4]),
-        ("embeddings.token_type_embeddings.weight".to_owned(), vec![2, 4]),
-        ("embeddings.word_embeddings.weight".to_owned(), vec![7, 4]),
+        embedding("LayerNorm.bias", vec![4]),
+        embedding("LayerNorm.weight", vec![4]),
+        embedding("position_embeddings.weight", vec![kind.positions, 4]),
     ];
+    if kind.types > 0 {
+        shapes.push(embedding("token_type_embeddings.weight", vec![kind.types, 4]));
+    }
+    shapes.push(embedding("word_embeddings.weight", vec![7, 4]));
     for layer in 0..2 {
-        for (part, outputs, inputs) in [
-            ("attention.output.LayerNorm", 4, 0),
-            ("attention.output.dense", 4, 4),
-            ("attention.self.key", 4, 4),
-            ("attention.self.query", 4, 4),
-            ("attention.self.value", 4, 4),
-            ("intermediate.dense", 8, 4),
-            ("output.LayerNorm", 4, 0),
-            ("output.dense", 4, 8),
-        ] {
-            let name = format!("encoder.layer.{layer}.{part}");
+        for (part, outputs, inputs) in kind.parts {
+            let name = format!("{}.{layer}.{part}", kind.layers);
             shapes.push((format!("{name}.bias"), vec![outputs]));
             let shape = if inputs == 0 { vec![outputs] } else { vec![outputs, inputs] };
             shapes.push((format!("{name}.weight"), shape));
@@ -84,16 +124,24 @@ fn write_bert(folder: &Path) {
     write_tensors(folder, &tensors);
     let special = r#"{"type":"BertProcessing","sep":["[SEP]",3],"cls":["[CLS]",2]}"#;
     write_word_tokenizer(folder, &["[UNK]", "?", "[CLS]", "[SEP]", "a", "b", "c"], special);
-    let config = r#"{"model_type": "bert", "hidden_act": "gelu", "hidden_size": 4,
-        "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "vocab_size": 7, "max_position_embeddings": 6, "layer_norm_eps": 1e-12}"#;
+    let sizes = if kind.model_type == "distilbert" {
+        r#""activation": "gelu", "dim": 4, "hidden_dim": 8, "n_layers": 2, "n_heads": 2"#
+    } else {
+        r#""hidden_act": "gelu", "hidden_size": 4, "intermediate_size": 8,
+        "num_hidden_layers": 2, "num_attention_heads": 2, "layer_norm_eps": 1e-12"#
+    };
+    let config = format!(
+        r#"{{"model_type": "{}", {sizes}, "vocab_size": 7, "max_position_embeddings": {},
+        "pad_token_id": 1}}"#,
+        kind.model_type, kind.positions
+    );
     fs::write(folder.join("config.json"), config).unwrap();
 }
 
 #[test]
 fn bert_embeddings_equal_those_of_transformers() {
     let folder = tempfile::tempdir().unwrap();
-    write_bert(folder.path());
+    write_bert(folder.path(), &BERT);
     let encoder = Encoder::open(folder.path()).unwrap();
     assert_eq!((encoder.kind(), encoder.dimension()), (Kind::Bert, 4));
     // The last text is cut after six tokens.
@@ -117,9 +165,35 @@ fn bert_embeddings_equal_those_of_transformers() {
 }
 
 #[test]
+fn embeddings_of_other_kinds_of_bert_equal_those_of_transformers() {
+    let of_roberta = [
+        [-0.922_666_01, -0.780_520_74, 0.438_857_97, -0.647_763_13],
+        [-0.922_721_56, -0.779_945_85, 0.439_310_64, -0.647_837_82],
+        [-0.922_382_36, -0.789_545_06, 0.439_500_3, -0.645_969_1],
+    ];
+    let of_distilbert = [
+        [-0.427_212_98, -0.735_178_3, -1.025_387_2, 0.847_987_9],
+        [-0.417_986_24, -0.735_693_7, -1.030_489_8, 0.844_372_2],
+        [-0.425_456_32, -0.735_212_03, -1.026_800_6, 0.846_000_2],
+    ];
+    for (kind, expected) in [(ROBERTA, of_roberta), (DISTILBERT, of_distilbert)] {
+        let folder = tempfile::tempdir().unwrap();
+        write_bert(folder.path(), &kind);
+        let encoder = Encoder::open(folder.path()).unwrap();
+        assert_close(&encoder.encode(&["a b", "c", "a a b c c c"]), &expected.concat());
+    }
+
+    // All positions are before the first one.
+    let folder = tempfile::tempdir().unwrap();
+    write_bert(folder.path(), &Bert { positions: 2, ..ROBERTA });
+    let message = Encoder::open(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("a size of the model is 0"), "{message}");
+}
+
+#[test]
 fn modules_choose_pooling_and_normalization() {
     let folder = tempfile::tempdir().unwrap();
-    write_bert(folder.path());
+    write_bert(folder.path(), &BERT);
     let write = |name: &str, text: &str| {
         let file = folder.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -184,8 +184,8 @@ pub(in crate::learn) struct Features {
     pub(in crate::learn) term_steps: u32,
 }
 
-/// Maximum number of entries in all rows that are searched concurrently; they take about 256 MiB.
-const MAX_ENTRIES: usize = 1 << 23;
+/// Maximum number of entries in all rows that are searched concurrently; they take about 1 GiB.
+const MAX_ENTRIES: usize = 1 << 25;
 
 /// The numbers of steps that tuning tries.
 pub(in crate::learn) const TERM_STEPS: [u32; 3] = [5, 10, 20];

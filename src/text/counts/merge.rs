@@ -302,7 +302,7 @@ mod tests {
             let texts: Vec<String> = (0..).zip(&texts).map(|(number, words)| {
                 let mut all: Vec<&str> = Vec::new();
                 for (word, times) in words {
-                    let times = if number == 0 { many } else { *times };
+                    let times = if number % 3 == 0 { many } else { *times };
                     all.extend(std::iter::repeat_n(word.as_str(), times));
                 }
                 all.join(if number % 2 == 0 { " " } else { "\n" })

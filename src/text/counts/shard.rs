@@ -35,8 +35,8 @@ pub(super) struct Rows {
     /// Like [`MergedShards::lengths`](super::merge::MergedShards).
     pub(super) lengths: Vec<f32>,
     pub(super) terms: Vec<u32>,
-    /// The values of `terms`. One byte per count is also fast: touching new memory takes longer
-    /// than counting.
+    /// The values of `terms`. Counts of one byte are also faster, because touching new memory takes
+    /// longer than counting.
     pub(super) values: Values,
 }
 

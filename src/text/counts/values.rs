@@ -13,8 +13,8 @@ pub(crate) enum Values {
     Given(Vec<f32>),
 }
 
-/// Counts of one byte each, which take little memory. Larger counts, which are rare, overflow into a
-/// map.
+/// Counts of one byte each, which take little memory. Larger counts, which are rare, overflow into
+/// a map.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldCounts {
     pub(super) bytes: Vec<u8>,
@@ -59,6 +59,12 @@ impl FieldCounts {
     }
 }
 
+impl Default for Values {
+    fn default() -> Self {
+        Self::Given(Vec::new())
+    }
+}
+
 impl Values {
     /// Returns the boosted value of an entry: the sum of boost × count over the fields, computed as
     /// in [`tally`](super::tally).
@@ -90,7 +96,8 @@ impl Values {
         }
     }
 
-    /// Overwrites the values of an entry with those of another.
+    /// Moves the values of an entry to another, whose values are lost. The old entry must not be
+    /// read again.
     pub(super) fn move_entry(&mut self, from: usize, to: usize) {
         match self {
             Self::Counts(fields) => {

@@ -86,8 +86,8 @@ pub(crate) struct ReadingFlags {
     /// A file with the document identifiers of the rows of --vectors, one per line
     #[arg(long, value_name = "FILE", requires = "vectors")]
     vector_ids: Option<PathBuf>,
-    /// The folder of a pretrained model that computes vectors from texts: model2vec or BERT, as
-    /// sentence-transformers stores it [default: from the model]
+    /// The folder of a pretrained model that computes vectors from texts: model2vec, BERT,
+    /// RoBERTa or DistilBERT, as sentence-transformers stores it [default: from the model]
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["vector_field", "vectors"])]
     encoder: Option<PathBuf>,
     /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]

@@ -57,7 +57,7 @@ pub struct Counts {
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
     /// The values of `terms`.
-    pub(crate) values: Values,
+    values: Values,
     pub(crate) ids: Strings,
     /// The label names by index, in byte order.
     pub(crate) label_names: Vec<String>,

@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 /// The values of the entries of rows.
 #[derive(Debug, Clone)]
-pub(crate) enum Values {
+pub(super) enum Values {
     /// For each field, the count of each entry; 0 if the term does not occur in the field.
     Counts(Vec<FieldCounts>),
     /// The value of each entry.
@@ -16,7 +16,7 @@ pub(crate) enum Values {
 /// Counts of one byte each, which take little memory. Larger counts, which are rare, overflow into
 /// a map.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FieldCounts {
+pub(super) struct FieldCounts {
     pub(super) bytes: Vec<u8>,
     /// The excess over 255, by entry.
     pub(super) overflow: HashMap<usize, u32, RandomState>,

@@ -72,6 +72,7 @@ struct Line<'a> {
 
 impl Cluster {
     pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
+        self.reading.refuse_vectors("cluster")?;
         if !self.weighting.is_cosine() {
             let message = "--weighting: clustering needs rows of length 1; use a SMART code whose \
                            third letter is c, such as ltc";

@@ -31,6 +31,7 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        self.reading.refuse_vectors("tokens")?;
         if self.model.is_some() {
             self.analysis.refuse_with_model()?;
         }

@@ -186,6 +186,25 @@ impl ReadingFlags {
         report(&notes.collect::<Vec<_>>(), self.strict, verbosity)
     }
 
+    /// Rejects the flags of dense vectors for a command that does not use them.
+    pub(crate) fn refuse_vectors(&self, command: &str) -> Result<(), Failure> {
+        match self.vector_flags().iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::Usage(format!(
+                "{flag}: `classify {command}` uses only the terms of the texts; leave the flag out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The flags of dense vectors, and whether they are given.
+    fn vector_flags(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--vector-field", self.vector_field.is_some()),
+            ("--vectors", self.vectors.is_some()),
+            ("--encoder", self.encoder.is_some()),
+        ]
+    }
+
     /// Rejects flags that do not apply to a vectors file.
     pub(crate) fn refuse_with_vectors(&self) -> Result<(), Failure> {
         let given = [
@@ -203,13 +222,10 @@ impl ReadingFlags {
             ("--qrels", self.qrels.is_some()),
             ("--first-column", self.first_column.is_some()),
             ("--split", self.split != SplitArgument::All),
-            ("--vector-field", self.vector_field.is_some()),
-            ("--vectors", self.vectors.is_some()),
-            ("--encoder", self.encoder.is_some()),
             ("--encoding", self.encoding.is_some()),
             ("--on-bad-utf8", self.on_bad_utf8 != OnBadUtf8Argument::Error),
         ];
-        match given.iter().find(|(_, given)| *given) {
+        match given.iter().chain(&self.vector_flags()).find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::Usage(format!(
                 "{flag} does not apply to a vectors file: use it with `classify vectorize`, \
                  which reads the documents"

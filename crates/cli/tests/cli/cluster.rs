@@ -26,6 +26,8 @@ fn clusters() {
     messages.add("cluster - --k 2", &plain, 0);
     refused(&mut messages, 2, &["cluster", TRAIN, "--k", "0"]);
     refused(&mut messages, 2, &["cluster", TRAIN, "--k", "2", "--weighting", "nnn"]);
+    refused(&mut messages, 2, &["cluster", TRAIN, "--k", "2", "--vector-field", "v"]);
+    refused(&mut messages, 2, &["tokens", TRAIN, "--vector-field", "v"]);
     refused(&mut messages, 3, &["cluster", "/nonexistent", "--k", "2"]);
     refused_with(&mut messages, 3, &["cluster", "-", "--k", "2"], b"\n...\n");
     insta::assert_snapshot!(messages);

@@ -65,7 +65,7 @@ impl BertConfig {
         self.max_position_embeddings.saturating_sub(self.first_position())
     }
 
-    /// The position of the first token. The positions of RoBERTa begin after the number of the token
+    /// The position of the first token. Positions of RoBERTa begin after the number of the token
     /// that fills up texts.
     fn first_position(&self) -> usize {
         match &*self.model_type {

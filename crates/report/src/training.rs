@@ -35,8 +35,8 @@ pub fn event(event: &Event<'_>, settings: usize) -> Option<String> {
             "tuning: training again without each of {folds} folds, to estimate the metrics of new \
              documents (--no-cross-validation skips this)"
         ),
-        Event::Abstention(limit) => format!("tuning: {}", confidence_limit(limit)),
-        Event::Novelty(limit) => format!("tuning: {}", novelty_limit(limit)),
+        Event::Abstention(limit) => format!("tuning: {}; {ANSWERS}", confidence_limit(limit)),
+        Event::Novelty(limit) => format!("tuning: {}; {ANSWERS}", novelty_limit(limit)),
         Event::Tuned(report) => tuning(report, settings),
         _ => return None,
     };
@@ -78,6 +78,9 @@ fn describe_step(step: &Step, objective: Objective) -> String {
         step.documents,
     )
 }
+
+/// Which model the metrics describe that are printed after the limits for abstaining.
+const ANSWERS: &str = "the expected metrics are of a model that never abstains";
 
 fn confidence_limit(limit: &ConfidenceLimit) -> String {
     let shares = [limit.target_error, limit.coverage, limit.error, limit.error_bound];

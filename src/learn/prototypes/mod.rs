@@ -115,8 +115,8 @@ const SCALES: [f32; 12] = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.
 /// The shares of prototypes in the scores that are tried.
 const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
 /// Approximate maximum number of document-label pairs from which the multi-label link function is
-/// learned. It has only two parameters, and a pair takes 56 bytes.
-const MAX_PAIRS: usize = 1 << 19;
+/// learned. A pair takes 56 bytes.
+const MAX_PAIRS: usize = 1 << 21;
 /// Minimum k of the additional trial with many neighbors, which propose more labels.
 const MANY_NEIGHBORS: usize = 50;
 
